@@ -1,0 +1,127 @@
+"""The data dictionary: every column of ``results.csv`` and ``speedups.csv`` with its unit and meaning.
+
+The one place that knows them: the report prints it, the README shows it (``dictionary_markdown``), tests compare it with
+what the flow writes. Columns of ``results.csv`` that are not here are the study's dimensions, one column each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its name (which ends in its unit), the unit spelled out, what it means, text or number."""
+
+    name: str
+    unit: str
+    meaning: str
+    numeric: bool = True
+
+
+def _text(name: str, meaning: str) -> Column:
+    return Column(name, "", meaning, numeric=False)
+
+
+#: Columns before the dimensions.
+IDENTITY = (
+    _text("point_id", "design point: a slug and a short hash of its values"),
+    _text(
+        "status",
+        "ok; infeasible (cannot be built or does not fit in memory); unphysical (faster than its links allow: cannot win); "
+        "timeout, deadlock, crash, invalid (the simulation failed)",
+    ),
+    _text("reason", "why a point is not ok: an error id, the values that clash, the fix"),
+)
+
+#: Time of the iteration by what a GPU does, averaged over GPUs; the parts add up to ``iteration_time_s``.
+BREAKDOWN = (
+    Column("compute_s", "s", "time a GPU computes, whether or not it also communicates"),
+    Column("exposed_tp_s", "s", "tensor-parallel communication that no compute hides"),
+    Column("exposed_cp_s", "s", "context-parallel communication that no compute hides"),
+    Column("exposed_ep_s", "s", "expert-parallel communication that no compute hides"),
+    Column("exposed_pp_s", "s", "pipeline sends and receives that no compute hides"),
+    Column("exposed_dp_s", "s", "data-parallel communication (gradients, sharded parameters) that no compute hides"),
+    Column("exposed_other_s", "s", "communication of no axis that no compute hides"),
+    Column("idle_s", "s", "neither computing nor communicating: pipeline bubble, waiting for the slowest GPU"),
+)
+
+#: Columns after the dimensions; the traffic columns (``sent_<tier>_gb``) stand before ``simulate_wall_s``.
+MEASURES = (
+    _text("plan_id", "the plan (model, parallelism, schedule): folder of its Chakra traces"),
+    _text("config_id", "the configuration (network, system, memory): folder of its ASTRA-sim inputs"),
+    _text("simulator", "embedded or astra-sim"),
+    _text("network_model", "network model of the simulator: scaleacross, unaware or aware"),
+    Column("iteration_time_s", "s", "time of one training step, until the slowest GPU ends"),
+    Column("tokens_per_s", "tokens/s", "global batch in tokens over iteration time"),
+    Column("tflops_per_gpu", "TFLOP/s", "model FLOPs of a step (no recomputation) per GPU and second"),
+    Column("mfu", "", "model FLOPs utilization: tflops_per_gpu over the accelerator's peak, 0 to 1"),
+    Column("memory_gib", "GiB", "memory of a GPU of the heaviest pipeline stage"),
+    Column("memory_stage", "", "number of the heaviest pipeline stage, from 0"),
+    Column("memory_limit_gib", "GiB", "memory a GPU has for the plan"),
+    *BREAKDOWN,
+    Column("bound_ratio", "", "time over the least time that links and compute allow; below 1 is unphysical"),
+    Column("simulate_wall_s", "s", "wall-clock time the simulation of this point took"),
+    _text("provenance", "hash of everything the row depends on: inputs, package, simulator"),
+)
+
+#: Columns of ``speedups.csv`` after those of the environment.
+SPEEDUPS = (
+    _text("baseline", "name of the baseline in the study"),
+    _text("baseline_point_id", "the best ok point that matches the baseline in this environment; empty when none does"),
+    Column("baseline_time_s", "s", "its iteration time"),
+    _text("best_point_id", "the best ok point in this environment"),
+    Column("best_time_s", "s", "its iteration time"),
+    Column("speedup_pct", "%", "baseline_time_s / best_time_s - 1, in percent"),
+)
+
+_SENT = re.compile(r"sent_(?P<tier>\w+)_gb\Z")
+
+
+def sent_tier(name: str) -> str | None:
+    """Tier of a traffic column: ``campus`` for ``sent_campus_gb``, None for any other name."""
+    match = _SENT.match(name)
+    return match["tier"] if match else None
+
+
+def describe(name: str) -> Column | None:
+    """Dictionary entry of a column of ``results.csv``, or None when it is a dimension of the study."""
+    tier = sent_tier(name)
+    if tier:
+        return Column(name, "GB", f"bytes a GPU sends over the {tier} tier in one step, average over GPUs (1e9 bytes)")
+    return _BY_NAME.get(name)
+
+
+_BY_NAME = {column.name: column for column in (*IDENTITY, *MEASURES)}
+
+
+def dimension_columns(names: Iterable[str]) -> list[str]:
+    """The names that the dictionary does not know: the dimensions of the study, environment included."""
+    return [name for name in names if describe(name) is None]
+
+
+def missing_columns(names: Iterable[str]) -> list[str]:
+    """Columns every ``results.csv`` must have that are not among ``names``."""
+    present = set(names)
+    return [name for name in _BY_NAME if name not in present]
+
+
+def dictionary(names: Iterable[str] | None = None) -> list[Column]:
+    """Entries for the given columns in their order (dimensions left out), or the whole dictionary."""
+    if names is None:
+        sent = Column(
+            "sent_<tier>_gb", "GB", "bytes a GPU sends over this tier in one step, average over GPUs (1e9 bytes)"
+        )
+        return [*IDENTITY, *MEASURES[:-2], sent, *MEASURES[-2:]]
+    return [column for name in names if (column := describe(name)) is not None]
+
+
+def dictionary_markdown() -> str:
+    """The dictionary of ``results.csv`` and ``speedups.csv`` as Markdown tables for the README."""
+    return "\n\n".join(
+        f"`{file}`\n\n| column | unit | meaning |\n| --- | --- | --- |\n"
+        + "\n".join(f"| `{column.name}` | {column.unit or '-'} | {column.meaning} |" for column in columns)
+        for file, columns in (("results.csv", dictionary()), ("speedups.csv", list(SPEEDUPS)))
+    )
