@@ -2,7 +2,7 @@
 
 Vocabulary (the field's): *tp* tensor, *cp* context, *pp* pipeline, *dp* data, *ep* expert and *etp* expert-tensor
 parallelism. Experts live on the ranks of the tp, cp and dp axes, so ``ep`` and ``etp`` multiply nothing: a plan fills
-``tp * cp * pp * dp`` GPUs. Data sharding (ZeRO, FSDP) works over the dp *and* cp ranks, as Megatron-LM and torchtitan do.
+``tp * cp * pp * dp`` GPUs. Data sharding (ZeRO, FSDP) works over the dp *and* cp ranks, as in Megatron-LM, torchtitan.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Parallelism:
         chunks: virtual stages a pipeline rank.
         schedule, schedule_parameters: name of the pipeline schedule and its own (name, value) pairs.
         dp_sharding: what the data-parallel ranks share out:
-            ``ddp`` nothing (gradients all-reduced), ``zero1`` optimizer (gradients reduce-scattered once a step, parameters
-            all-gathered), ``zero2`` gradients too (reduce-scattered after every micro-batch, so none is ever held whole),
-            ``fsdp`` parameters too, gathered once a step and kept (Llama 3, arXiv 2407.21783), ``fsdp-reshard`` gathered
-            for every forward and backward and dropped, ``hsdp`` as fsdp inside groups of ``dp_shard`` dp ranks (times cp)
-            with an all-reduce across the replicas.
-        dp_shard: dp ranks that share a copy under hsdp; 0 lets the placement take those below the outermost tier of dp.
+            ``ddp`` nothing (gradients all-reduced), ``zero1`` optimizer (gradients reduce-scattered once a step,
+            parameters all-gathered), ``zero2`` gradients too (reduce-scattered after every micro-batch, so none is ever
+            held whole), ``fsdp`` parameters too, gathered once a step and kept (Llama 3, arXiv 2407.21783),
+            ``fsdp-reshard`` gathered for every forward and backward and dropped, ``hsdp`` as fsdp inside groups of
+            ``dp_shard`` dp ranks (times cp) with an all-reduce across the replicas.
+        dp_shard: dp ranks that share a copy under hsdp; 0 lets the placement take those below dp's outermost tier.
         dp_overlap: ``none`` data-parallel traffic alone; ``backward`` gradients by bucket during backward; ``prefetch``
             parameters gathered ahead of the forward too, at most two gathers in flight.
         bucket_layers: layers a gradient bucket (and a parameter gather) holds.
@@ -189,8 +189,8 @@ class Parallelism:
 def parallelism_from(values: Mapping[str, Any], gpus: int | None = None) -> Parallelism:
     """A plan from a point's values: unknown names are errors, what is missing gets its default and is remembered so.
 
-    ``dp`` that is not given becomes ``gpus / (tp * cp * pp)`` where that is whole; ``sequence_parallel`` becomes true where
-    tp > 1. ``schedule_parameters`` may be a mapping.
+    ``dp`` that is not given becomes ``gpus / (tp * cp * pp)`` where that is whole; ``sequence_parallel`` becomes true
+    where tp > 1. ``schedule_parameters`` may be a mapping.
 
     Raises:
         InvalidInput: E-KEY for an unknown name, E-DEGREE, E-CHOICE or E-ORDER for a value of the wrong kind.
