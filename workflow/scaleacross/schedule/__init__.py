@@ -1,0 +1,27 @@
+"""Pipeline schedules as plain data: build one by name, replay it with durations and delays, draw it.
+
+>>> from scaleacross.schedule import build, replay
+>>> round(replay(build("1f1b", stages=4, micro_batches=8), f=1, b=1, w=1).bubble_over_ideal, 9)    # (4 - 1) / 8
+0.375
+"""
+
+from . import classic as _classic  # noqa: F401  registers its schedules
+from .actions import Action, Schedule, action, looped_positions, v_positions
+from .gantt import gantt_rows
+from .registry import build, names, parameters, register
+from .replay import Replay, replay
+
+__all__ = [
+    "Action",
+    "Replay",
+    "Schedule",
+    "action",
+    "build",
+    "gantt_rows",
+    "looped_positions",
+    "names",
+    "parameters",
+    "register",
+    "replay",
+    "v_positions",
+]
