@@ -37,8 +37,8 @@ def write_atomic(path: Path | str, content: str | bytes, only_if_changed: bool =
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -55,11 +55,29 @@ def short_hash(value: Any, length: int = 8) -> str:
 
 
 @cache
-def package_digest() -> str:
-    """Hash of every source file of this package: a parameter of each rule, so that a code change reruns what it must."""
+def package_digest(*rooms: str) -> str:
+    """Hash of the package's source, a parameter of each rule: a code change reruns what it must and no more.
+
+    Args:
+        rooms: the rooms a step uses (``"engine"``) or single modules (``"cli.simulate"``); none means the whole
+            package. The modules beside the rooms (errors, units, files) always count.
+
+    Raises:
+        InvalidInput: E-DIGEST for a room that does not exist.
+    """
     root = Path(__file__).parent
+    files = set(root.rglob("*.py")) if not rooms else set(root.glob("*.py"))
+    for room in rooms:
+        path = root.joinpath(*room.split("."))
+        found = path.rglob("*.py") if path.is_dir() else [file for file in [path.with_suffix(".py")] if file.is_file()]
+        before = len(files)
+        files.update(found)
+        if len(files) == before:
+            raise InvalidInput(
+                "E-DIGEST", f"the package has no room {room!r}", "name a folder or a module of scaleacross"
+            )
     digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
+    for file in sorted(files):
         digest.update(str(file.relative_to(root)).encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
