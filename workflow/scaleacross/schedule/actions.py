@@ -137,8 +137,8 @@ class Schedule:
     def peak_in_flight(self) -> tuple[int, ...]:
         """``[rank]`` -> most (micro-batch, chunk) activations held at once, each of 1 / chunks of a rank's layers.
 
-        An activation is held from its ``F`` until its weight gradient is done (``W``, or a whole ``B``): the upper bound,
-        exact where a ``B`` frees nothing of it (Zero Bubble's M_W = M_B).
+        An activation is held from its ``F`` until its weight gradient is done (``W``, or a whole ``B``): the upper
+        bound, exact where a ``B`` frees nothing of it (Zero Bubble's M_W = M_B).
         """
         return tuple(max(held_after_each(row), default=0) for row in self.actions)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ..errors import InvalidInput
-from .actions import Action, Schedule
+from .actions import Action, Kind, Schedule
+
+_EACH: tuple[Kind, ...] = ("F", "B")
+_Key = tuple[Kind, int, int]
 
 
 def check_complete(schedule: Schedule) -> None:
@@ -22,7 +25,7 @@ def check_complete(schedule: Schedule) -> None:
             for micro_batch in range(schedule.micro_batches)
             for chunk in _chunks_of(schedule, schedule.copy_of(micro_batch))
         ]
-        expected = {(kind, *run) for run in runs for kind in ("F", "B")}
+        expected: set[_Key] = {(kind, *run) for run in runs for kind in _EACH}
         expected |= {("W", *run) for run in runs if run not in whole}
         if keys != expected or len(row) != len(expected):
             raise InvalidInput(
@@ -36,8 +39,8 @@ def _chunks_of(schedule: Schedule, copy: int) -> range:
     return range(copy * schedule.chunks, (copy + 1) * schedule.chunks)
 
 
-def _difference(row: tuple[Action, ...], keys: set[tuple[str, int, int]], expected: set[tuple[str, int, int]]) -> str:
-    def first(some: set[tuple[str, int, int]]) -> str:
+def _difference(row: tuple[Action, ...], keys: set[_Key], expected: set[_Key]) -> str:
+    def first(some: set[_Key]) -> str:
         kind, micro_batch, chunk = min(some)
         return f"{kind} of micro-batch {micro_batch}, chunk {chunk} ({len(some)} in all)"
 

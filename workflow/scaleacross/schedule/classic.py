@@ -41,9 +41,9 @@ def interleaved(stages: int, micro_batches: int, chunks: int, contiguous: int | 
     """Interleaved 1F1B (Narayanan et al., arXiv 2104.04473): bubble (p - 1) / (v m).
 
     ``contiguous`` is N, the micro-batches a chunk runs in a row (Llama 3, arXiv 2407.21783, section 3.3.2): N = stages
-    is depth-first, Megatron's default; N = micro_batches is breadth-first. Rank r warms up with 2 (p - 1 - r) + (v - 1) N
-    chunk forwards, so the first holds 2 (p - 1) + (v - 1) N + 1 chunk activations where m v is above that: for N = p
-    they weigh p (1 + (p - 1) / (p v)) activations of a rank's layers (Korthikanti et al., arXiv 2205.05198).
+    is depth-first, Megatron's default; N = micro_batches is breadth-first. Rank r warms up with 2 (p - 1 - r) +
+    (v - 1) N chunk forwards, so the first holds 2 (p - 1) + (v - 1) N + 1 chunk activations if m v is above that: for
+    N = p they weigh p (1 + (p - 1) / (p v)) activations of a rank's layers (Korthikanti et al., arXiv 2205.05198).
 
     Raises:
         Infeasible: Megatron's rules: stages > 1, chunks >= 2, stages <= N <= micro_batches, and the last run, of

@@ -1,7 +1,7 @@
 """Play a schedule with given durations and delays: when every action starts and ends, the makespan and the bubble.
 
-A rank runs its actions in order, each as soon as the rank is free and its input has arrived. Sends cost the rank nothing
-and links have no queue: a delay is latency plus transfer time. This is the papers' model, not a network simulation.
+A rank runs its actions in order, each as soon as the rank is free and its input has arrived. Sends cost the rank
+nothing and links have no queue: a delay is latency plus transfer time. The papers' model, not a network simulation.
 """
 
 from __future__ import annotations
