@@ -1,0 +1,96 @@
+"""Accelerators: peak rates, memory, and the calibration that :mod:`scaleacross.trace.compute` interprets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import InvalidInput, did_you_mean
+from ..units import parse
+
+_REQUIRED = ("name", "peak_flops", "memory", "memory_bandwidth")
+_OPTIONAL = ("reserved_memory", "power", "calibration", "source")
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One type of accelerator, in SI units.
+
+    Attributes:
+        name: File name without suffix, for example ``h100-sxm``.
+        peak_flops: Dense peak by precision (``bf16``, ``fp8`` ...), FLOP/s.
+        memory_bytes: Device memory, bytes.
+        memory_bandwidth: Peak device-memory bandwidth, bytes/s.
+        reserved_bytes: Memory a training process cannot use (driver context, communication library), bytes.
+        power: Board power limit, watts; 0 when unknown.
+        calibration: Plain mapping, read by ``trace.compute.calibration``.
+        source: Where the data-sheet numbers come from.
+    """
+
+    name: str
+    peak_flops: dict[str, float]
+    memory_bytes: float
+    memory_bandwidth: float
+    reserved_bytes: float = 0.0
+    power: float = 0.0
+    calibration: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.memory_bytes, self.memory_bandwidth))
+
+    def peak(self, precision: str) -> float:
+        """Dense peak of a precision, FLOP/s.
+
+        Raises:
+            InvalidInput: E-PRECISION when the accelerator has no such rate.
+        """
+        try:
+            return self.peak_flops[precision]
+        except KeyError:
+            raise InvalidInput(
+                "E-PRECISION", f"{self.name} has no peak for '{precision}'", did_you_mean(precision, self.peak_flops)
+            ) from None
+
+
+def load_accelerator(path: Path | str) -> Accelerator:
+    """Read ``config/accelerators/<name>.yaml``.
+
+    Raises:
+        InvalidInput: E-ACCELERATOR for a missing file, an unknown or missing key; E-UNIT for a quantity without a unit.
+    """
+    path = Path(path)
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except OSError as error:
+        known = [file.stem for file in path.parent.glob("*.yaml")]
+        raise InvalidInput("E-ACCELERATOR", f"cannot read {path}", did_you_mean(path.stem, known)) from error
+    except yaml.YAMLError as error:
+        raise InvalidInput("E-ACCELERATOR", f"{path} is not YAML ({error})") from error
+    if not isinstance(raw, dict):
+        raise InvalidInput("E-ACCELERATOR", f"{path} is not a mapping", "see config/accelerators for examples")
+    for key in raw:
+        if key not in _REQUIRED + _OPTIONAL:
+            raise InvalidInput(
+                "E-ACCELERATOR", f"{path}: unknown key '{key}'", did_you_mean(str(key), _REQUIRED + _OPTIONAL)
+            )
+    for key in _REQUIRED:
+        if key not in raw:
+            raise InvalidInput("E-ACCELERATOR", f"{path}: key '{key}' is missing", "add it")
+    if not isinstance(raw["peak_flops"], dict) or not raw["peak_flops"]:
+        raise InvalidInput(
+            "E-ACCELERATOR", f"{path}: peak_flops is not a mapping", "write peak_flops: {bf16: 989 TFLOPS}"
+        )
+    return Accelerator(
+        name=str(raw["name"]),
+        peak_flops={str(precision): parse(rate, "flop/second") for precision, rate in raw["peak_flops"].items()},
+        memory_bytes=parse(raw["memory"], "byte"),
+        memory_bandwidth=parse(raw["memory_bandwidth"], "byte/second"),
+        reserved_bytes=parse(raw.get("reserved_memory", "0 GiB"), "byte"),
+        power=parse(raw.get("power", "0 W"), "watt"),
+        calibration=raw.get("calibration") or {},
+        source=str(raw.get("source", "")),
+    )

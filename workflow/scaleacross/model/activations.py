@@ -1,0 +1,91 @@
+"""What the forward pass stores for the backward pass, tensor by tensor, for one rank's shard of one micro-batch.
+
+The list is Korthikanti et al.'s (arXiv 2205.05198, section 4.1) written for any layer. For a GPT layer of hidden size
+h, sequence s, micro-batch b, a heads and tensor-parallel degree t it sums to ``sbh (10 + 24/t + 5as/(ht))`` bytes, with
+sequence parallelism ``sbh/t (34 + 5as/h)``, with selective recomputation besides ``34 sbh/t`` (their table 2).
+
+With flash attention the score matrix is never stored; the output and one FP32 number a row and head are. Selective
+recomputation then drops what is cheap to compute again: the norms' outputs and the MLP activation's output (Megatron
+Core's fine-grained selective recomputation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .operators import Shard
+from .spec import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """Bytes one rank stores of one block or layer: ``kept`` in any mode but full recomputation, ``selective`` what
+    selective recomputation drops besides, ``checkpoint`` all that full recomputation keeps (the layer's input)."""
+
+    kept: float
+    selective: float = 0.0
+    checkpoint: float = 0.0
+
+    def stored(self, recompute: str) -> float:
+        """Bytes stored under ``none``, ``selective`` or ``full`` recomputation."""
+        return {"none": self.kept + self.selective, "selective": self.kept, "full": self.checkpoint}[recompute]
+
+    def plus(self, other: Activation) -> Activation:
+        """Sum, field by field."""
+        return Activation(self.kept + other.kept, self.selective + other.selective, self.checkpoint + other.checkpoint)
+
+
+def layer_activation(model: Model, layer: int, shard: Shard) -> Activation:
+    """Bytes stored by layer ``layer``."""
+    feed_forward = _moe(model, shard) if model.is_moe(layer) else _mlp(model, shard, shard.tokens, model.ffn)
+    residual = shard.residual_tokens * model.hidden * shard.bytes_per_element
+    inputs = 2 * residual  # of the two norms
+    masks = 2 * shard.residual_tokens * model.hidden if model.dropout else 0
+    both = _attention(model, layer, shard).plus(feed_forward)
+    return Activation(both.kept + inputs + masks, both.selective, float(residual))
+
+
+def head_activation(model: Model, shard: Shard) -> float:
+    """Bytes of the last stage's loss at its peak: norm input and output, logits in the compute precision, and in FP32
+    with their gradient in place (Megatron-LM's vocabulary-parallel cross-entropy)."""
+    logits = shard.tokens * model.vocab / shard.tp
+    return logits * (shard.bytes_per_element + 4) + 2 * shard.bytes_per_element * shard.residual_tokens * model.hidden
+
+
+def _attention(model: Model, layer: int, shard: Shard) -> Activation:
+    element, tokens, tp = shard.bytes_per_element, shard.tokens, shard.tp
+    inputs = element * shard.residual_tokens * model.hidden
+    heads_out = model.heads * model.value_size
+    latent = (model.mla.query_rank + model.mla.kv_rank + model.mla.rope_size) * 2 if model.mla else 0
+    kept = inputs + element * tokens * (model.query_width + model.kv_width + heads_out) / tp
+    kept += element * tokens / tp * latent  # latents before and after their norms, on the rank's part of the sequence
+    if shard.attention == "flash":
+        return Activation(kept - inputs + 4 * tokens * model.heads / tp, inputs)
+    span = model.attention_span(layer, shard.sequence)
+    scores = tokens * span * model.heads / tp
+    softmax = element * scores
+    dropped = (element + 1) * scores if model.dropout else 0
+    return Activation(kept, softmax + dropped)
+
+
+def _mlp(model: Model, shard: Shard, tokens: float, ffn: int) -> Activation:
+    element = shard.bytes_per_element
+    up = 2 * ffn if model.mlp == "swiglu" else ffn
+    inputs = element * shard.residual_tokens * model.hidden
+    projected, activated = element * tokens * up / shard.tp, element * tokens * ffn / shard.tp
+    if shard.attention == "flash":
+        return Activation(projected, inputs + activated)
+    return Activation(inputs + projected + activated)
+
+
+def _moe(model: Model, shard: Shard) -> Activation:
+    """Router input and probabilities, permuted rows before and after the experts, and the experts' own."""
+    assert model.moe is not None
+    moe, element = model.moe, shard.bytes_per_element
+    routed = shard.tokens // shard.tp
+    rows = routed * moe.top_k * shard.etp * shard.expert_imbalance
+    up = 2 if model.mlp == "swiglu" else 1
+    widths = rows * moe.ffn / shard.etp + shard.tokens * moe.shared_width / shard.tp
+    kept = element * (2 * rows * model.hidden + up * widths) + 4 * routed * moe.experts
+    cheap = element * (shard.residual_tokens * model.hidden + widths)
+    return Activation(kept, cheap) if shard.attention == "flash" else Activation(kept + cheap)

@@ -1,0 +1,185 @@
+"""The operators of each block of a transformer, for one rank's shard of one micro-batch, forward.
+
+A layer is an attention block followed by an MLP or MoE block; each starts with its norm and ends with its addition to
+the residual stream. Matrix FLOPs summed over ranks don't depend on the degrees (a property test). ``backward_input``
+and ``backward_weight`` derive the backward pass from these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .operators import Operator, Shard, gemm, memory
+from .spec import Model
+
+
+def attention_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
+    """Norm, projections, core attention, output projection, residual."""
+    element, tokens = shard.bytes_per_element, shard.tokens
+    projections = _latent_projections(model, shard) if model.mla else _projections(model, shard)
+    output = gemm("output", tokens, model.hidden, model.heads * model.value_size // shard.tp, element)
+    return (
+        _norm("attention_norm", model, shard),
+        *projections,
+        *_core_attention(model, layer, shard),
+        output,
+        _residual("attention_residual", model, shard),
+    )
+
+
+def mlp_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
+    """Norm, up (and gate) projection, activation, down projection, residual of a dense layer."""
+    del layer  # every dense MLP of a model is alike
+    return (
+        _norm("mlp_norm", model, shard),
+        *_mlp("mlp", model, shard.tokens, model.ffn // shard.tp, shard),
+        _residual("mlp_residual", model, shard),
+    )
+
+
+def moe_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
+    """Norm, router, permutation, shared and routed experts, combination, residual of an MoE layer.
+
+    Routed rows on one rank: every rank of the ``ep x etp`` group routes ``tokens / tp`` tokens to ``top_k`` experts,
+    balanced, and expert-tensor parallelism gathers the rows of ``etp`` ranks and divides the expert's width by it.
+    """
+    del layer
+    if model.moe is None:
+        return ()
+    moe, element, tokens = model.moe, shard.bytes_per_element, shard.tokens
+    routed_tokens = tokens // shard.tp
+    sent = routed_tokens * moe.top_k
+    rows = sent * shard.etp
+    experts = max(1, moe.experts // shard.ep)
+    routed = _grouped(_mlp("expert", model, 1, moe.ffn // shard.etp, shard), rows, experts, shard)
+    shared = _mlp("shared", model, tokens, moe.shared_width // shard.tp, shard) if moe.shared_experts else ()
+    return (
+        _norm("moe_norm", model, shard),
+        gemm("router", routed_tokens, moe.experts, model.hidden, element),
+        memory("permute", 2 * element * sent * model.hidden),
+        *shared,
+        *routed,
+        memory("combine", element * (sent + routed_tokens) * model.hidden),
+        _residual("moe_residual", model, shard),
+    )
+
+
+def layer_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
+    """All forward operators of layer ``layer``: attention, then MLP or MoE."""
+    feed_forward = moe_operators if model.is_moe(layer) else mlp_operators
+    return attention_operators(model, layer, shard) + feed_forward(model, layer, shard)
+
+
+def embedding_operators(model: Model, shard: Shard) -> tuple[Operator, ...]:
+    """Rows read from the table and written to the residual stream (dropout included where the model has it)."""
+    element = shard.bytes_per_element
+    return (memory("embedding", (2 * element + int(model.dropout)) * shard.residual_tokens * model.hidden),)
+
+
+def head_operators(model: Model, shard: Shard) -> tuple[Operator, ...]:
+    """Final norm, logits (vocabulary divided by ``tp``) and cross-entropy in FP32."""
+    logits = shard.tokens * model.vocab // shard.tp
+    return (
+        _norm("final_norm", model, shard),
+        gemm("logits", shard.tokens, model.vocab // shard.tp, model.hidden, shard.bytes_per_element),
+        memory("loss", logits * (shard.bytes_per_element + 3 * 4)),
+    )
+
+
+def mtp_operators(model: Model, module: int, shard: Shard) -> tuple[Operator, ...]:
+    """One multi-token-prediction module: two norms, projection of 2h to h, a layer, and its logits and loss."""
+    element = shard.bytes_per_element
+    rows = shard.tokens // shard.tp
+    return (
+        *embedding_operators(model, shard),
+        _norm("mtp_hidden_norm", model, shard),
+        _norm("mtp_embedding_norm", model, shard),
+        gemm("mtp_projection", rows, model.hidden, 2 * model.hidden, element),
+        *layer_operators(model, model.layers + module, shard),
+        *head_operators(model, shard),
+    )
+
+
+def optimizer_operators(parameters: int) -> tuple[Operator, ...]:
+    """Adam's step over ``parameters`` elements: FP32 gradient, master and two moments read, the latter three written
+    back, the BF16 weight written: 4 + 12 + 12 + 2 bytes."""
+    return (memory("adam", 30 * parameters),)
+
+
+def _projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
+    element, tokens = shard.bytes_per_element, shard.tokens
+    width = (model.query_width + model.kv_width) // shard.tp
+    operators = [gemm("qkv", tokens, width, model.hidden, element)]
+    rotated = (model.query_width + model.kv_heads * model.head_size) // shard.tp
+    passes = int(model.positions == "rope") + int(model.qk_norm)
+    if passes:
+        operators.append(memory("rope", 2 * passes * element * tokens * rotated))
+    return tuple(operators)
+
+
+def _latent_projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
+    """Down-projections are not divided by ``tp``; each rank runs them on its own part of the sequence."""
+    assert model.mla is not None
+    mla, element, tokens = model.mla, shard.bytes_per_element, shard.tokens
+    heads, rows = model.heads // shard.tp, tokens // shard.tp
+    latent = mla.query_rank + mla.kv_rank
+    return (
+        gemm("latent", rows, latent + mla.rope_size, model.hidden, element),
+        memory("latent_norm", 2 * element * rows * latent),
+        gemm("query", tokens, heads * model.qk_size, mla.query_rank, element),
+        gemm("key_value", tokens, heads * (mla.nope_size + mla.value_size), mla.kv_rank, element),
+        memory("rope", 2 * element * tokens * heads * 2 * model.qk_size),
+    )
+
+
+def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
+    element, heads = shard.bytes_per_element, shard.micro_batch * model.heads // shard.tp
+    queries, keys = shard.sequence // shard.cp, model.attention_span(layer, shard.sequence)
+    if shard.attention == "flash":
+        flops = heads * queries * keys * (model.qk_size + model.value_size)  # 2 x the full square, halved: causal
+        traffic = element * shard.tokens * model.heads // shard.tp * (model.qk_size + model.value_size)
+        traffic += element * shard.micro_batch * shard.sequence * model.kv_width // shard.tp
+        core = Operator("attention", "attention", flops, traffic, queries, keys, model.qk_size, heads)
+        return (core,)
+    scores = heads * queries * keys
+    dropout = 2 * element + 1 if model.dropout else 0
+    return (
+        gemm("scores", queries, keys, model.qk_size, element, heads, weights=False, selective=True),
+        memory("softmax", scores * (2 * element + dropout), selective=True),
+        gemm("context", queries, model.value_size, keys, element, heads, weights=False, selective=True),
+    )
+
+
+def _mlp(prefix: str, model: Model, tokens: int, ffn: int, shard: Shard) -> tuple[Operator, ...]:
+    element, fused = shard.bytes_per_element, shard.attention == "flash"
+    up = 2 * ffn if model.mlp == "swiglu" else ffn
+    return (
+        gemm(f"{prefix}_up", tokens, up, model.hidden, element),
+        memory(f"{prefix}_activation", element * tokens * (up + ffn), selective=fused),
+        gemm(f"{prefix}_down", tokens, model.hidden, ffn, element),
+    )
+
+
+def _grouped(one_row: tuple[Operator, ...], rows: int, experts: int, shard: Shard) -> tuple[Operator, ...]:
+    """Expert operators for ``rows`` rows over ``experts`` local experts: FLOPs exact, the GEMM's height the mean's."""
+    rows = round(rows * shard.expert_imbalance)
+    height = max(1, round(rows / experts))
+    grouped = []
+    for operator in one_row:
+        if operator.kind == "memory":
+            grouped.append(replace(operator, bytes=operator.bytes * rows))
+            continue
+        like = gemm(operator.name, height, operator.n, operator.k, shard.bytes_per_element, experts)
+        grouped.append(replace(like, flops=operator.flops * rows))
+    return tuple(grouped)
+
+
+def _norm(name: str, model: Model, shard: Shard) -> Operator:
+    traffic = 2 * shard.bytes_per_element * shard.residual_tokens * model.hidden
+    return memory(name, traffic, selective=shard.attention == "flash")
+
+
+def _residual(name: str, model: Model, shard: Shard) -> Operator:
+    """Bias, dropout and addition in one kernel: two tensors read, one written, and the mask's byte."""
+    per_token = (3 * shard.bytes_per_element + int(model.dropout)) * model.hidden
+    return memory(name, per_token * shard.residual_tokens)

@@ -1,0 +1,46 @@
+"""Model FLOPs of a training step, for MFU. Recomputation never counts here (that is HFU).
+
+Two conventions for causal attention, because published numbers differ:
+
+* ``full`` counts the whole score matrix, as Megatron-LM's formula does (Narayanan et al., arXiv 2104.04473, appendix;
+  Korthikanti et al., arXiv 2205.05198, appendix A; PaLM, arXiv 2204.02311, appendix B). **Results columns
+  (``mfu``, ``tflops_per_gpu``) use it.**
+* ``causal`` counts the half that a causal model needs.
+
+``linear_training_flops`` is 6 N D, without attention. For Llama 3 405B at a sequence of 8,192 attention adds 8.3 %
+(``full``) or 4.2 % (``causal``) to it. Llama 3 (arXiv 2407.21783, table 4) gives TFLOP/s and BF16 MFU of 400 and 41 %
+without its formula; 400 / 989 is 40.4 %. The optimizer's, norms' and activations' FLOPs are in no convention.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .blocks import head_operators, layer_operators, mtp_operators
+from .operators import Shard
+from .spec import Model
+
+Convention = Literal["full", "causal"]
+
+
+def forward_flops(model: Model, sequence: int, convention: Convention = "full") -> int:
+    """Matrix FLOPs of the forward pass of one sequence: layers, prediction modules and logits (the embedding is a
+    look-up)."""
+    shard = Shard(micro_batch=1, sequence=sequence)
+    operators = list(head_operators(model, shard))
+    for layer in range(model.layers):
+        operators += layer_operators(model, layer, shard)
+    for module in range(model.mtp_modules):
+        operators += mtp_operators(model, module, shard)
+    square = 2 if convention == "full" else 1
+    return sum(operator.flops * (square if operator.kind == "attention" else 1) for operator in operators)
+
+
+def training_flops(model: Model, tokens: int, sequence: int, convention: Convention = "full") -> int:
+    """FLOPs of one step over ``tokens`` tokens in sequences of ``sequence``: three times the forward pass."""
+    return 3 * forward_flops(model, sequence, convention) * tokens // sequence
+
+
+def linear_training_flops(model: Model, tokens: int) -> int:
+    """6 N D with N the active parameters, the input embedding included as published 6 N D counts do."""
+    return 6 * model.active_parameters() * tokens

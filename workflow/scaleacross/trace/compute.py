@@ -1,0 +1,174 @@
+"""Seconds an operator takes: roofline with the efficiencies of one calibration file an accelerator type.
+
+A GEMM is cut into output tiles that run in waves over the compute units (NVIDIA, "Matrix Multiplication Background
+User's Guide": tile and wave quantisation). One tile takes ``2 tm tn (k + fill)`` FLOPs at the tile's share of the
+peak, ``fill`` being the depth that starting and ending a tile costs; small tiles reuse less of what they load
+and so run below the best rate. The library takes the best of the accelerator's tiles. Memory traffic runs at the
+measured share of the data-sheet bandwidth; every kernel pays a fixed overhead. No number depends on the model, the
+plan or the run that is being predicted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..cluster.accelerator import Accelerator
+from ..errors import InvalidInput, did_you_mean
+from ..model.operators import Operator
+from ..units import parse
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GemmCalibration(_Section):
+    """How dense products run: ``fraction`` of the peak at large depth and the best tile, tiles, units, ``fill`` depth,
+    and ``reuse``: a tile of tm x tn reaches ``i / (i + reuse)`` with i = tm tn / (tm + tn), relative to the best."""
+
+    fraction: float = Field(gt=0, le=1)
+    units: int = Field(gt=0)
+    tiles: tuple[tuple[int, int], ...] = Field(min_length=1)
+    fill: float = Field(ge=0)
+    reuse: float = Field(ge=0)
+
+
+class AttentionCalibration(_Section):
+    """Fused attention: share of the peak forward and backward at long sequences; ``fill``: sequence where it halves."""
+
+    forward: float = Field(gt=0, le=1)
+    backward: float = Field(gt=0, le=1)
+    fill: float = Field(ge=0)
+
+
+class MemoryCalibration(_Section):
+    """Share of the data-sheet bandwidth that streaming kernels reach."""
+
+    fraction: float = Field(gt=0, le=1)
+
+
+class Calibration(_Section):
+    """The ``calibration:`` mapping of an accelerator file. ``assumption`` is true where nothing was measured."""
+
+    gemm: GemmCalibration
+    attention: AttentionCalibration
+    memory: MemoryCalibration
+    kernel_overhead: str
+    assumption: bool = False
+    sources: dict[str, str] = {}
+
+    @property
+    def overhead(self) -> float:
+        """Fixed cost of one kernel, seconds."""
+        return parse(self.kernel_overhead, "second")
+
+
+class BlockCost(NamedTuple):
+    """A compute node of a trace: FLOPs, bytes (see ``block_cost``), and the seconds they stand for."""
+
+    num_ops: int
+    tensor_size: int
+    seconds: float
+
+
+def calibration(accelerator: Accelerator) -> Calibration:
+    """The accelerator's calibration, checked.
+
+    Raises:
+        InvalidInput: E-CALIBRATION for a missing, unknown or out-of-range entry.
+    """
+    return _calibration(_Key(accelerator))
+
+
+def operator_seconds(operator: Operator, accelerator: Accelerator, precision: str = "bf16") -> float:
+    """Seconds of one operator on one accelerator, kernel overhead included; 0 for an operator without work."""
+    if operator.flops == 0 and operator.bytes == 0:
+        return 0.0
+    return _seconds(operator, _Key(accelerator), precision)
+
+
+def block_cost(operators: Iterable[Operator], accelerator: Accelerator, precision: str = "bf16") -> BlockCost:
+    """One compute node for operators run one after the other.
+
+    ``num_ops`` is their FLOPs (at least 1: a roofline divides by it). ``tensor_size`` is their traffic, raised to what
+    takes the calibrated seconds at the data-sheet bandwidth, so that ASTRA-sim's roofline
+    ``max(num_ops / peak, tensor_size / bandwidth)`` gives those seconds. No work at all: (0, 0, 0.0).
+    """
+    operators = tuple(operators)
+    seconds = sum(operator_seconds(operator, accelerator, precision) for operator in operators)
+    if seconds == 0.0:
+        return BlockCost(0, 0, 0.0)
+    flops = sum(operator.flops for operator in operators)
+    traffic = sum(operator.bytes for operator in operators)
+    return BlockCost(max(1, flops), max(traffic, math.ceil(seconds * accelerator.memory_bandwidth)), seconds)
+
+
+class _Key:
+    """Hashable by identity of content the cache needs; accelerators hold dictionaries."""
+
+    __slots__ = ("_identity", "accelerator")
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self.accelerator = accelerator
+        self._identity = hash(accelerator)
+
+    def __hash__(self) -> int:
+        return self._identity
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and (
+            self.accelerator is other.accelerator or self.accelerator == other.accelerator
+        )
+
+
+@lru_cache(maxsize=64)
+def _calibration(key: _Key) -> Calibration:
+    accelerator = key.accelerator
+    try:
+        return Calibration.model_validate(accelerator.calibration)
+    except ValidationError as error:
+        first: Any = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        fix = (
+            did_you_mean(str(first["loc"][-1]), Calibration.model_fields) if first["type"] == "extra_forbidden" else ""
+        )
+        raise InvalidInput("E-CALIBRATION", f"{accelerator.name}: calibration.{where}: {first['msg']}", fix) from error
+
+
+@lru_cache(maxsize=65536)
+def _seconds(operator: Operator, key: _Key, precision: str) -> float:
+    accelerator, calibrated = key.accelerator, _calibration(key)
+    traffic = operator.bytes / (accelerator.memory_bandwidth * calibrated.memory.fraction)
+    work = 0.0
+    if operator.kind == "gemm":
+        work = _gemm_seconds(operator, accelerator.peak(precision), calibrated.gemm)
+    elif operator.kind == "attention":
+        work = _attention_seconds(operator, accelerator.peak(precision), calibrated.attention)
+    return max(work, traffic) + calibrated.overhead
+
+
+def _gemm_seconds(operator: Operator, peak: float, calibrated: GemmCalibration) -> float:
+    best_reuse = max(_reuse(tile, calibrated.reuse) for tile in calibrated.tiles)
+    seconds = math.inf
+    for tile in calibrated.tiles:
+        tiles = math.ceil(operator.m / tile[0]) * math.ceil(operator.n / tile[1]) * operator.count
+        waves = math.ceil(tiles / calibrated.units)
+        rate = peak / calibrated.units * calibrated.fraction * _reuse(tile, calibrated.reuse) / best_reuse
+        seconds = min(seconds, waves * 2.0 * tile[0] * tile[1] * (operator.k + calibrated.fill) / rate)
+    shape = 2 * operator.m * operator.n * operator.k * operator.count
+    return seconds * (operator.flops / shape if shape else 1.0)
+
+
+def _reuse(tile: tuple[int, int], half: float) -> float:
+    intensity = tile[0] * tile[1] / (tile[0] + tile[1])
+    return intensity / (intensity + half)
+
+
+def _attention_seconds(operator: Operator, peak: float, calibrated: AttentionCalibration) -> float:
+    share = calibrated.backward if operator.name.endswith("dgrad") else calibrated.forward
+    return operator.flops / (peak * share) * (operator.n + calibrated.fill) / operator.n
