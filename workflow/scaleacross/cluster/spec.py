@@ -1,0 +1,259 @@
+"""Clusters as tiers of switches, read from ``config/clusters/<name>.yaml.j2``.
+
+A cluster file is a template: it is rendered with a design point's values, so that a line such as
+``latency: {{ uplink_latency | default("150 us") }}`` makes any number of it a dimension. Every number carries
+where it comes from (``source:``); what was not read in a source starts with ``assumption:`` and is listed by
+:meth:`Cluster.assumptions` for the report.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..errors import InvalidInput, did_you_mean
+from ..schema import parse_yaml, quantity, validate
+from .template import render
+
+Topology = Literal["Switch", "Ring", "FullyConnected"]
+
+FIBRE_SECONDS_PER_METRE = 5e-9  # light in glass: about 5 us/km one way
+ASSUMPTION = "assumption:"
+
+
+@dataclass(frozen=True)
+class Note:
+    """Where one number of a cluster file comes from: ``tier`` ("" for the cluster), ``field``, ``value`` as written."""
+
+    tier: str
+    field: str
+    value: str
+    text: str
+
+    @property
+    def is_assumption(self) -> bool:
+        """True unless a source is named."""
+        return self.text.lower().startswith(ASSUMPTION)
+
+    def __str__(self) -> str:
+        return f"{self.tier + ' ' if self.tier else ''}{self.field} = {self.value}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Tier:
+    """One level of the network, joining ``size`` units of the level below (GPUs for the innermost).
+
+    Attributes:
+        name: node, rack, zone, building, campus, region ...
+        size: units of the tier below in one unit of this tier.
+        bandwidth: bytes/s a GPU's port can send into this tier, one direction.
+        latency: seconds one way between two GPUs whose lowest common tier is this, fibre of ``distance`` included.
+        oversubscription: port bandwidth of the units below over the capacity that joins them, >= 1 (1:2.8 is 2.8).
+        topology: of ASTRA-sim's dimension(s) for this tier.
+        distance: metres of fibre between two units, 0 where latency says it all.
+        notes: where the numbers come from.
+    """
+
+    name: str
+    size: int
+    bandwidth: float
+    latency: float
+    oversubscription: float = 1.0
+    topology: Topology = "Switch"
+    distance: float = 0.0
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A whole cluster: ``tiers`` from the inside out; ``accelerator`` names a file of ``config/accelerators``."""
+
+    name: str
+    accelerator: str
+    tiers: tuple[Tier, ...]
+    description: str = ""
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all: the product of the tiers' sizes."""
+        return prod(tier.size for tier in self.tiers)
+
+    def tier(self, name: str) -> Tier:
+        """The tier of that name; InvalidInput E-TIER with a did-you-mean."""
+        return self.tiers[self.tier_index(name)]
+
+    def tier_index(self, name: str) -> int:
+        """Position of a tier, 0 innermost; InvalidInput E-TIER with a did-you-mean."""
+        names = [tier.name for tier in self.tiers]
+        if name not in names:
+            raise InvalidInput("E-TIER", f"cluster {self.name} has no tier '{name}'", did_you_mean(name, names))
+        return names.index(name)
+
+    def sources(self) -> tuple[Note, ...]:
+        """Where every number comes from, innermost tier first."""
+        return self.notes + tuple(note for tier in self.tiers for note in tier.notes)
+
+    def assumptions(self) -> tuple[Note, ...]:
+        """The numbers that no source states; a report shows them."""
+        return tuple(note for note in self.sources() if note.is_assumption)
+
+    def scaled(self, sizes: Mapping[str, int] | Sequence[int]) -> Cluster:
+        """The same cluster with other tier sizes (all of them in order, or some by name), for a scaled-down twin.
+
+        Raises:
+            InvalidInput: E-TIER for an unknown tier or a wrong number of sizes, E-SIZE for a size below 1.
+        """
+        if not isinstance(sizes, Mapping):
+            if len(sizes) != len(self.tiers):
+                clash = f"{len(sizes)} sizes {list(sizes)} for {len(self.tiers)} tiers {[t.name for t in self.tiers]}"
+                raise InvalidInput("E-TIER", clash, "give one size a tier")
+            sizes = {tier.name: size for tier, size in zip(self.tiers, sizes, strict=True)}
+        for name, size in sizes.items():
+            self.tier(name)
+            if size < 1:
+                raise InvalidInput("E-SIZE", f"tier {name} of {self.name}: size {size}", "give a size of 1 or more")
+        tiers = tuple(_resized(tier, sizes.get(tier.name, tier.size), self.name) for tier in self.tiers)
+        return replace(self, tiers=tiers)
+
+
+def _resized(tier: Tier, size: int, cluster: str) -> Tier:
+    if size == tier.size:
+        return tier
+    note = Note(tier.name, "size", str(size), f"{ASSUMPTION} scaled from the {tier.size} of {cluster}")
+    return replace(tier, size=size, notes=(note, *(n for n in tier.notes if n.field != "size")))
+
+
+def load_cluster(path: Path | str, values: Mapping[str, Any] | None = None) -> Cluster:
+    """Render a cluster file with a design point's ``values`` and read it.
+
+    Raises:
+        InvalidInput: E-FILE, E-TEMPLATE-SYNTAX or E-UNDEFINED from the template; E-YAML with line, text; E-KEY for an
+            unknown or missing key, with did-you-mean; E-VALUE for anything else, a number without its unit included.
+    """
+    return _parse(render(path, values or {}), str(path))
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str, where: str) -> Cluster:
+    file = validate(_ClusterFile, parse_yaml(text, f"{where} (as rendered)"), where)
+    return Cluster(
+        name=file.name,
+        accelerator=file.accelerator,
+        tiers=tuple(tier.read(where) for tier in file.tiers),
+        description=" ".join(file.description.split()),
+        notes=_notes("", {"accelerator": file.accelerator}, file.source, where),
+    )
+
+
+def parse_oversubscription(value: Any) -> float:
+    """``"1:2.8"`` or ``"4.5:1"`` (either way round) or ``2.8`` as a ratio >= 1.
+
+    Raises:
+        InvalidInput: E-OVERSUBSCRIPTION for anything else.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*:\s*(\d+(?:\.\d+)?)\s*", str(value))
+    number = None if isinstance(value, bool) else re.fullmatch(r"\d+(?:\.\d+)?", str(value))
+    ratio = 0.0
+    if match and min(float(match[1]), float(match[2])) > 0:
+        ratio = max(float(match[1]), float(match[2])) / min(float(match[1]), float(match[2]))
+    elif number:
+        ratio = float(number[0])
+    if ratio < 1:
+        clash = f"{value!r} is not an oversubscription of 1:1 or more"
+        raise InvalidInput("E-OVERSUBSCRIPTION", clash, 'write for example "1:2.8"')
+    return ratio
+
+
+def _ratio(value: Any) -> float:
+    try:
+        return parse_oversubscription(value)
+    except InvalidInput as error:
+        raise PydanticCustomError("quantity", "{text}", {"text": f"{error.clash}; {error.fix}"}) from None
+
+
+Source = str | dict[str, str]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _TierFile(_Strict):
+    name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    size: int = Field(ge=1)
+    bandwidth: Annotated[quantity("byte/second"), Field(gt=0, allow_inf_nan=False)]  # type: ignore[valid-type]
+    latency: Annotated[quantity("second"), Field(ge=0, allow_inf_nan=False)] | None = None  # type: ignore[valid-type]
+    distance: Annotated[quantity("meter"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
+    oversubscription: Annotated[float, BeforeValidator(_ratio)] = 1.0
+    topology: Topology = "Switch"
+    source: Source = Field(default_factory=dict)
+
+    _written: dict[str, str] = {}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_text(cls, data: Any, handler: Any) -> _TierFile:
+        tier: _TierFile = handler(data)
+        tier._written = {k: str(v) for k, v in data.items() if k in ("size", "bandwidth", "latency", "distance")}
+        if "oversubscription" in data:
+            tier._written["oversubscription"] = f"1:{tier.oversubscription:g}"
+        return tier
+
+    @model_validator(mode="after")
+    def _has_latency(self) -> _TierFile:
+        if self.latency is None and not self.distance:
+            raise ValueError("neither latency nor distance is given; write for example latency: 150 us")
+        return self
+
+    def read(self, where: str) -> Tier:
+        """The tier in SI units, with its notes."""
+        return Tier(
+            name=self.name,
+            size=self.size,
+            bandwidth=self.bandwidth,
+            latency=(self.latency or 0.0) + self.distance * FIBRE_SECONDS_PER_METRE,
+            oversubscription=self.oversubscription,
+            topology=self.topology,
+            distance=self.distance,
+            notes=_notes(self.name, self._written, self.source, f"{where}: tiers.{self.name}"),
+        )
+
+
+class _ClusterFile(_Strict):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    description: str = ""
+    accelerator: str
+    source: Source = Field(default_factory=dict)
+    tiers: list[_TierFile] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _tiers_agree(self) -> _ClusterFile:
+        names = [tier.name for tier in self.tiers]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"tier {twice[0]!r} is there twice; tiers need names of their own")
+        if prod(tier.size for tier in self.tiers) < 2:
+            raise ValueError("the sizes of all tiers multiply to 1 GPU; a network needs 2 or more")
+        return self
+
+
+def _notes(tier: str, written: Mapping[str, str], source: Source, where: str) -> tuple[Note, ...]:
+    """One note a number; a number without a stated source is an assumption."""
+    by_field = {} if isinstance(source, str) else source
+    for field in by_field:
+        if field not in written:
+            raise InvalidInput(
+                "E-KEY", f"{where}: source of '{field}', which is not given", did_you_mean(field, written)
+            )
+    default = source if isinstance(source, str) else f"{ASSUMPTION} no source stated"
+    texts = {field: " ".join((by_field.get(field) or default).split()) for field in written}
+    return tuple(Note(tier, field, value, texts[field]) for field, value in written.items())
