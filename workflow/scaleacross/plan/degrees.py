@@ -19,6 +19,8 @@ DP_OVERLAPS = ("none", "backward", "prefetch")
 RECOMPUTES = ("none", "selective", "full")
 GRANULARITIES = ("operator", "layer", "block")
 CP_METHODS = ("all-gather", "ring")
+ATTENTIONS = ("flash", "unfused")
+RINGABLE = ("tp", "cp", "ep", "dp")
 PRECISION_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
 
 
@@ -61,7 +63,7 @@ class Parallelism:
     Attributes:
         tp, cp, pp, dp: degrees of the axes.
         ep: expert-parallel degree, taken from tp / etp, then cp, then dp (inner ranks first).
-        etp: tensor-parallel degree inside an expert; 0 stands for tp, Megatron's default.
+        etp: tensor-parallel degree inside an expert; 0 becomes tp, Megatron's default.
         order: the axes from the innermost tier to the outermost.
         micro_batch: sequences a micro-batch.
         chunks: virtual stages a pipeline rank.
@@ -82,6 +84,9 @@ class Parallelism:
         recompute: none, selective (the attention core) or full (the whole layer), before backward.
         p2p_overlap: pipeline sends run under the next computation; False waits for each to end.
         scatter_gather: without sequence parallelism, send 1 / tp of a boundary and all-gather it on arrival (Megatron).
+        attention: ``flash`` (fused), or ``unfused`` as in Megatron-LM before 2022.
+        flat_rings: axes whose collectives run over one flat ring, a communicator group in rank order, instead of
+            dimension by dimension.
         layout: layers of every virtual stage, embedding to loss; None spreads them evenly.
         granularity: of the trace: operator, layer, or block.
         defaulted: names that were not given (shown in messages; not part of equality).
@@ -108,6 +113,8 @@ class Parallelism:
     recompute: str = "none"
     p2p_overlap: bool = True
     scatter_gather: bool = False
+    attention: str = "flash"
+    flat_rings: tuple[str, ...] = ()
     layout: tuple[int, ...] | None = None
     granularity: str = "layer"
     defaulted: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
@@ -120,6 +127,9 @@ class Parallelism:
         _choice("cp_method", self.cp_method, CP_METHODS)
         _choice("granularity", self.granularity, GRANULARITIES)
         _choice("gradient_bytes", self.gradient_bytes, (2, 4))
+        _choice("attention", self.attention, ATTENTIONS)
+        for axis in self.flat_rings:
+            _choice("flat_rings", axis, RINGABLE)
         if sorted(self.order) != sorted(AXES):
             raise InvalidInput("E-ORDER", f"order {list(self.order)} is not a permutation of {list(AXES)}")
         for name in ("etp", "dp_shard"):
@@ -127,16 +137,12 @@ class Parallelism:
                 raise InvalidInput(
                     "E-DEGREE", f"{name} is {getattr(self, name)!r}", "give a whole number, 0 for the default"
                 )
+        object.__setattr__(self, "etp", self.etp or self.tp)
 
     @property
     def world(self) -> int:
         """GPUs the plan fills: tp * cp * pp * dp."""
         return self.tp * self.cp * self.pp * self.dp
-
-    @property
-    def expert_tp(self) -> int:
-        """Tensor-parallel degree inside an expert (``etp``, or tp where that is 0)."""
-        return self.etp or self.tp
 
     @property
     def data_ranks(self) -> int:
@@ -146,7 +152,7 @@ class Parallelism:
     @property
     def expert_data_ranks(self) -> int:
         """Ranks that hold the same experts: tp * cp * dp / (etp * ep)."""
-        return self.tp * self.cp * self.dp // (self.expert_tp * self.ep)
+        return self.tp * self.cp * self.dp // (self.etp * self.ep)
 
     @property
     def shard_ranks(self) -> int:
@@ -156,16 +162,23 @@ class Parallelism:
         return (self.dp_shard or self.dp) * self.cp if self.dp_sharding == "hsdp" else self.data_ranks
 
     @property
+    def shard_group(self) -> int:
+        """hsdp: ranks (dp and cp) of one shard group, 0 while the placement has not chosen it."""
+        return self.dp_shard * self.cp if self.dp_sharding == "hsdp" else 0
+
+    @property
     def virtual_stages(self) -> int:
         """Positions the layers are spread over: pp * chunks."""
         return self.pp * self.chunks
 
     def degree(self, axis: str) -> int:
         """Degree of tp, cp, pp, dp, ep or etp."""
-        return self.expert_tp if axis == "etp" else int(getattr(self, axis))
+        return int(getattr(self, axis))
 
     def with_values(self, **values: Any) -> Parallelism:
-        """A copy with some fields changed."""
+        """A copy with some fields changed; a defaulted ``etp`` follows tp."""
+        if "tp" in values and "etp" not in values and self.etp == self.tp:
+            values["etp"] = values["tp"]
         return replace(self, **values)
 
     def as_dict(self) -> dict[str, Any]:
