@@ -172,7 +172,7 @@ class Parallelism:
         return self.pp * self.chunks
 
     def degree(self, axis: str) -> int:
-        """Degree of tp, cp, pp, dp, ep or etp."""
+        """Value of tp, cp, pp, dp, ep, etp, micro_batch or another whole-number knob."""
         return int(getattr(self, axis))
 
     def with_values(self, **values: Any) -> Parallelism:

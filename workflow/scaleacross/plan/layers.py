@@ -1,0 +1,53 @@
+"""Which layers every virtual stage holds."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from ..errors import Infeasible
+from .degrees import Parallelism
+
+
+def spread_layers(layers: int, parallelism: Parallelism) -> tuple[int, ...]:
+    """Number of layers of every virtual stage (position), embedding to loss; their sum is ``layers``.
+
+    An explicit ``layout`` is taken as it is. Otherwise layers are spread evenly over pp * chunks; where they don't
+    divide, the embedding and the loss each count as a layer: the first and the last virtual stage then hold one layer
+    less, as in Llama 3 405B (126 layers, arXiv 2407.21783, section 3.3.2).
+
+    Raises:
+        Infeasible: E-LAYERS where neither divides, E-LAYOUT where a given layout doesn't fit.
+    """
+    stages = parallelism.virtual_stages
+    if parallelism.layout is not None:
+        return _given_layout(layers, parallelism, parallelism.layout)
+    if layers % stages == 0:
+        return (layers // stages,) * stages
+    each, rest = divmod(layers + 2, stages)
+    if rest == 0 and stages > 1:
+        return (each - 1, *(each,) * (stages - 2), each - 1)
+    over = f"pp {parallelism.pp}{parallelism.mark('pp')} x chunks {parallelism.chunks}{parallelism.mark('chunks')}"
+    near = min(layers % stages, stages - layers % stages, rest or stages, stages - rest)
+    raise Infeasible(
+        "E-LAYERS",
+        f"layers {layers} % ({over}) = {layers % stages}, and with embedding and loss counted as layers "
+        f"{layers + 2} % {stages} = {rest}",
+        "choose pp x chunks that divide, or give a layout",
+        near / stages,
+    )
+
+
+def _given_layout(layers: int, parallelism: Parallelism, layout: tuple[int, ...]) -> tuple[int, ...]:
+    if len(layout) != parallelism.virtual_stages:
+        clash = f"layout has {len(layout)} entries for pp {parallelism.pp} x chunks {parallelism.chunks}"
+        raise Infeasible("E-LAYOUT", f"{clash} = {parallelism.virtual_stages}", "give one entry a virtual stage")
+    if sum(layout) != layers or min(layout) < 0:
+        clash = f"layout {'+'.join(map(str, layout))} = {sum(layout)}, not {layers} layers"
+        raise Infeasible("E-LAYOUT", clash, "make the entries add up", abs(sum(layout) - layers) / layers)
+    return layout
+
+
+def layer_ranges(counts: tuple[int, ...]) -> tuple[range, ...]:
+    """The layers' numbers of every virtual stage."""
+    ends = tuple(accumulate(counts))
+    return tuple(range(end - count, end) for end, count in zip(ends, counts, strict=True))

@@ -1,0 +1,129 @@
+"""The rules a plan must keep before anything is built: Megatron-LM's eight and the ones users trip over beside them.
+
+Each broken rule is one ``Infeasible`` with the equation, its values, which of them nobody gave, and how near it is.
+Rules of placement (tiers) and of pipeline schedules are raised where those are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import Infeasible
+from ..model import Model
+from .degrees import Parallelism, Training
+from .layers import spread_layers
+from .placement import world_error
+
+
+def validate(model: Model, training: Training, parallelism: Parallelism, gpus: int) -> None:
+    """Raise the first rule that a plan breaks on ``gpus`` GPUs.
+
+    Raises:
+        Infeasible: see ``problems``.
+    """
+    for problem in problems(model, training, parallelism, gpus):
+        raise problem
+
+
+def problems(model: Model, training: Training, parallelism: Parallelism, gpus: int) -> Iterator[Infeasible]:
+    """Every rule that a plan breaks, one error each: E-WORLD, E-SP, E-INTERLEAVED, E-HEADS, E-KV-HEADS, E-FFN,
+    E-EXPERTS, E-EP, E-MOE-SP, E-SEQUENCE, E-BATCH, E-LAYERS, E-LAYOUT."""
+    if parallelism.world != gpus:
+        yield world_error(parallelism, gpus)
+    yield from _tensor_rules(model, training, parallelism)
+    yield from _expert_rules(model, parallelism, gpus)
+    yield from _batch_rules(training, parallelism)
+    yield from _stage_rules(model, training, parallelism)
+
+
+def micro_batches(training: Training, parallelism: Parallelism) -> int:
+    """Micro-batches a step of one data-parallel replica: global_batch / (dp * micro_batch).
+
+    Raises:
+        Infeasible: E-BATCH where that is not whole.
+    """
+    for problem in _batch_rules(training, parallelism):
+        raise problem
+    return training.global_batch // (parallelism.dp * parallelism.micro_batch)
+
+
+def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+    if parallelism.sequence_parallel and parallelism.tp == 1:
+        clash = f"sequence_parallel is true with tp 1{parallelism.mark('tp')}"
+        yield Infeasible("E-SP", clash, "raise tp, or drop sequence_parallel", 0.5)
+    heads = model.heads if model.mla else model.kv_heads
+    for error_id, name, value in (("E-HEADS", "heads", model.heads), ("E-KV-HEADS", "kv_heads", heads)):
+        yield from _divides(error_id, name, value, parallelism, "tp")
+    yield from _divides("E-FFN", "ffn", model.ffn, parallelism, "tp")
+    if parallelism.cp > 1:
+        yield from _divides("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, "cp", times=2)
+    if parallelism.sequence_parallel and training.sequence_length % (parallelism.cp * parallelism.tp):
+        yield _indivisible("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, ("cp", "tp"))
+
+
+def _expert_rules(model: Model, parallelism: Parallelism, gpus: int) -> Iterator[Infeasible]:
+    if model.moe is None:
+        if parallelism.ep > 1:
+            yield Infeasible("E-EXPERTS", f"ep {parallelism.ep} with {model.name}, which has no experts", "make ep 1")
+        return
+    yield from _divides("E-EXPERTS", "experts", model.moe.experts, parallelism, "ep")
+    yield from _divides("E-FFN", "expert ffn", model.moe.ffn, parallelism, "etp")
+    if gpus % (parallelism.etp * parallelism.ep * parallelism.pp):
+        yield _indivisible("E-EP", "GPUs", gpus, parallelism, ("etp", "ep", "pp"))
+    ranks = parallelism.tp * parallelism.cp * parallelism.dp
+    if ranks % (parallelism.etp * parallelism.ep):
+        yield _indivisible("E-EP", "tp x cp x dp", ranks, parallelism, ("etp", "ep"))
+    if parallelism.tp > 1 and not parallelism.sequence_parallel:
+        clash = f"experts with tp {parallelism.tp} and sequence_parallel false{parallelism.mark('sequence_parallel')}"
+        yield Infeasible("E-MOE-SP", clash, "make sequence_parallel true, or tp 1", 0.5)
+
+
+def _batch_rules(training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+    if training.global_batch % (parallelism.dp * parallelism.micro_batch):
+        yield _indivisible("E-BATCH", "global_batch", training.global_batch, parallelism, ("dp", "micro_batch"))
+
+
+def _stage_rules(model: Model, training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+    if parallelism.schedule == "interleaved":
+        yield from _interleaving_rules(training, parallelism)
+    try:
+        spread_layers(model.layers, parallelism)
+    except Infeasible as problem:
+        yield problem
+
+
+def _interleaving_rules(training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+    if parallelism.pp == 1:
+        clash = f"schedule interleaved with pp 1{parallelism.mark('pp')}"
+        yield Infeasible("E-INTERLEAVED", clash, "raise pp, or use 1f1b", 0.5)
+    batch = parallelism.dp * parallelism.micro_batch
+    count, rest = divmod(training.global_batch, batch)
+    if rest == 0 and count % parallelism.pp and not parallelism.schedule_parameters:
+        equation = f"global_batch {training.global_batch} / ({parallelism.describe('dp', 'micro_batch')}) = {count}"
+        clash = f"schedule interleaved: micro-batches {equation}, not a multiple of pp {parallelism.pp}"
+        low = count % parallelism.pp
+        shortfall = min(low, parallelism.pp - low) / parallelism.pp
+        yield Infeasible("E-INTERLEAVED", clash, "choose micro_batch or dp so that it is, or use 1f1b", shortfall)
+
+
+def _divides(
+    error_id: str, name: str, value: int, parallelism: Parallelism, by: str, times: int = 1
+) -> Iterator[Infeasible]:
+    if value % (times * parallelism.degree(by)):
+        yield _indivisible(error_id, name, value, parallelism, (by,), times)
+
+
+def _indivisible(
+    error_id: str, name: str, value: int, parallelism: Parallelism, by: tuple[str, ...], times: int = 1
+) -> Infeasible:
+    divisor = times
+    for part in by:
+        divisor *= parallelism.degree(part)
+    factor = f"{times} x " if times > 1 else ""
+    rest = value % divisor
+    return Infeasible(
+        error_id,
+        f"{name} {value} % ({factor}{parallelism.describe(*by)}) = {rest}",
+        f"choose {' or '.join(by)} so that {divisor} becomes a divisor of {value}",
+        min(rest, divisor - rest) / divisor,
+    )
