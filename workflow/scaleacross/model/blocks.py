@@ -15,9 +15,14 @@ from .spec import Model
 
 def attention_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
     """Norm, projections, core attention, output projection, residual."""
-    element, tokens = shard.bytes_per_element, shard.tokens
+    _element, tokens = shard.bytes_per_element, shard.tokens
     projections = _latent_projections(model, shard) if model.mla else _projections(model, shard)
-    output = gemm("output", tokens, model.hidden, model.heads * model.value_size // shard.tp, element)
+    output = gemm(
+        "output",
+        (tokens, model.hidden, model.heads * model.value_size // shard.tp),
+        shard,
+        bias=model.bias,
+    )
     return (
         _norm("attention_norm", model, shard),
         *projections,
@@ -52,14 +57,15 @@ def moe_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...
     rows = sent * shard.etp
     experts = max(1, moe.experts // shard.ep)
     routed = _grouped(_mlp("expert", model, 1, moe.ffn // shard.etp, shard), rows, experts, shard)
+    combined = element * (sent + routed_tokens) * model.hidden
     shared = _mlp("shared", model, tokens, moe.shared_width // shard.tp, shard) if moe.shared_experts else ()
     return (
         _norm("moe_norm", model, shard),
-        gemm("router", routed_tokens, moe.experts, model.hidden, element),
-        memory("permute", 2 * element * sent * model.hidden),
+        gemm("router", (routed_tokens, moe.experts, model.hidden), shard),
+        memory("permute", 2 * element * sent * model.hidden, 2 * element * sent * model.hidden),
         *shared,
         *routed,
-        memory("combine", element * (sent + routed_tokens) * model.hidden),
+        memory("combine", combined, combined),
         _residual("moe_residual", model, shard),
     )
 
@@ -71,49 +77,65 @@ def layer_operators(model: Model, layer: int, shard: Shard) -> tuple[Operator, .
 
 
 def embedding_operators(model: Model, shard: Shard) -> tuple[Operator, ...]:
-    """Rows read from the table and written to the residual stream (dropout included where the model has it)."""
-    element = shard.bytes_per_element
-    return (memory("embedding", (2 * element + int(model.dropout)) * shard.residual_tokens * model.hidden),)
+    """Rows read from the table and written to the residual stream (dropout included where the model has it).
+
+    Backward: the gradient is read and added to rows of the FP32 table.
+    """
+    element, elements = shard.bytes_per_element, shard.residual_tokens * model.hidden
+    dropout = 2 * element + 1 if model.dropout else 0
+    return (
+        memory(
+            "embedding", (2 * element + dropout) * elements, (element + 2 * shard.gradient_bytes + dropout) * elements
+        ),
+    )
 
 
 def head_operators(model: Model, shard: Shard) -> tuple[Operator, ...]:
-    """Final norm, logits (vocabulary divided by ``tp``) and cross-entropy in FP32."""
-    logits = shard.tokens * model.vocab // shard.tp
+    """Final norm, logits (vocabulary divided by ``tp``) and cross-entropy in FP32.
+
+    The loss's passes over the logits are those of Megatron-LM's vocabulary-parallel cross-entropy: cast, maximum,
+    subtraction, exponential with its sum, division; backward: scaling and cast.
+    """
+    element, logits = shard.bytes_per_element, shard.tokens * model.vocab // shard.tp
     return (
         _norm("final_norm", model, shard),
-        gemm("logits", shard.tokens, model.vocab // shard.tp, model.hidden, shard.bytes_per_element),
-        memory("loss", logits * (shard.bytes_per_element + 3 * 4)),
+        gemm("logits", (shard.tokens, model.vocab // shard.tp, model.hidden), shard),
+        memory("loss", logits * (element + 4 + 4 + 8 + 12 + 8), logits * (8 + 4 + element)),
     )
 
 
 def mtp_operators(model: Model, module: int, shard: Shard) -> tuple[Operator, ...]:
     """One multi-token-prediction module: two norms, projection of 2h to h, a layer, and its logits and loss."""
-    element = shard.bytes_per_element
     rows = shard.tokens // shard.tp
     return (
         *embedding_operators(model, shard),
         _norm("mtp_hidden_norm", model, shard),
         _norm("mtp_embedding_norm", model, shard),
-        gemm("mtp_projection", rows, model.hidden, 2 * model.hidden, element),
+        gemm("mtp_projection", (rows, model.hidden, 2 * model.hidden), shard),
         *layer_operators(model, model.layers + module, shard),
         *head_operators(model, shard),
     )
 
 
 def optimizer_operators(parameters: int) -> tuple[Operator, ...]:
-    """Adam's step over ``parameters`` elements: FP32 gradient, master and two moments read, the latter three written
-    back, the BF16 weight written: 4 + 12 + 12 + 2 bytes."""
-    return (memory("adam", 30 * parameters),)
+    """Adam's step over ``parameters`` elements in mixed precision, as Megatron-LM runs it.
+
+    Gradient norm (4 bytes read); Adam (FP32 gradient, master and two moments read, the latter three written: 28);
+    copy of the master to the 2-byte weight (6); zeroing the FP32 gradient (4).
+    """
+    traffic = {"gradient_norm": 4, "adam": 28, "copy_weights": 6, "zero_gradients": 4}
+    return tuple(memory(name, size * parameters, 0) for name, size in traffic.items())
 
 
 def _projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
     element, tokens = shard.bytes_per_element, shard.tokens
     width = (model.query_width + model.kv_width) // shard.tp
-    operators = [gemm("qkv", tokens, width, model.hidden, element)]
+    operators = [gemm("qkv", (tokens, width, model.hidden), shard, bias=model.bias or model.qkv_bias)]
     rotated = (model.query_width + model.kv_heads * model.head_size) // shard.tp
     passes = int(model.positions == "rope") + int(model.qk_norm)
     if passes:
-        operators.append(memory("rope", 2 * passes * element * tokens * rotated))
+        traffic = 2 * passes * element * tokens * rotated
+        operators.append(memory("rope", traffic, traffic))
     return tuple(operators)
 
 
@@ -123,12 +145,13 @@ def _latent_projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
     mla, element, tokens = model.mla, shard.bytes_per_element, shard.tokens
     heads, rows = model.heads // shard.tp, tokens // shard.tp
     latent = mla.query_rank + mla.kv_rank
+    rotated = 2 * element * tokens * heads * 2 * model.qk_size
     return (
-        gemm("latent", rows, latent + mla.rope_size, model.hidden, element),
-        memory("latent_norm", 2 * element * rows * latent),
-        gemm("query", tokens, heads * model.qk_size, mla.query_rank, element),
-        gemm("key_value", tokens, heads * (mla.nope_size + mla.value_size), mla.kv_rank, element),
-        memory("rope", 2 * element * tokens * heads * 2 * model.qk_size),
+        gemm("latent", (rows, latent + mla.rope_size, model.hidden), shard),
+        memory("latent_norm", 2 * element * rows * latent, 5 * element * rows * latent),
+        gemm("query", (tokens, heads * model.qk_size, mla.query_rank), shard),
+        gemm("key_value", (tokens, heads * (mla.nope_size + mla.value_size), mla.kv_rank), shard),
+        memory("rope", rotated, rotated),
     )
 
 
@@ -144,9 +167,9 @@ def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, .
     scores = heads * queries * keys
     dropout = 2 * element + 1 if model.dropout else 0
     return (
-        gemm("scores", queries, keys, model.qk_size, element, heads, weights=False, selective=True),
-        memory("softmax", scores * (2 * element + dropout), selective=True),
-        gemm("context", queries, model.value_size, keys, element, heads, weights=False, selective=True),
+        gemm("scores", (queries, keys, model.qk_size), shard, heads, weights=False, selective=True),
+        memory("softmax", scores * (2 * element + dropout), scores * (3 * element + dropout), selective=True),
+        gemm("context", (queries, model.value_size, keys), shard, heads, weights=False, selective=True),
     )
 
 
@@ -154,9 +177,11 @@ def _mlp(prefix: str, model: Model, tokens: int, ffn: int, shard: Shard) -> tupl
     element, fused = shard.bytes_per_element, shard.attention == "flash"
     up = 2 * ffn if model.mlp == "swiglu" else ffn
     return (
-        gemm(f"{prefix}_up", tokens, up, model.hidden, element),
-        memory(f"{prefix}_activation", element * tokens * (up + ffn), selective=fused),
-        gemm(f"{prefix}_down", tokens, model.hidden, ffn, element),
+        gemm(f"{prefix}_up", (tokens, up, model.hidden), shard, bias=model.bias),
+        memory(
+            f"{prefix}_activation", element * tokens * (up + ffn), element * tokens * (2 * up + ffn), selective=fused
+        ),
+        gemm(f"{prefix}_down", (tokens, model.hidden, ffn), shard, bias=model.bias),
     )
 
 
@@ -167,19 +192,26 @@ def _grouped(one_row: tuple[Operator, ...], rows: int, experts: int, shard: Shar
     grouped = []
     for operator in one_row:
         if operator.kind == "memory":
-            grouped.append(replace(operator, bytes=operator.bytes * rows))
+            grouped.append(
+                replace(operator, bytes=operator.bytes * rows, backward_bytes=operator.backward_bytes * rows)
+            )
             continue
-        like = gemm(operator.name, height, operator.n, operator.k, shard.bytes_per_element, experts)
+        like = gemm(operator.name, (height, operator.n, operator.k), shard, experts)
         grouped.append(replace(like, flops=operator.flops * rows))
     return tuple(grouped)
 
 
 def _norm(name: str, model: Model, shard: Shard) -> Operator:
-    traffic = 2 * shard.bytes_per_element * shard.residual_tokens * model.hidden
-    return memory(name, traffic, selective=shard.attention == "flash")
+    """Backward: output gradient and input read and input gradient written, then both read again for the weights'."""
+    element, elements = shard.bytes_per_element, shard.residual_tokens * model.hidden
+    return memory(name, 2 * element * elements, 5 * element * elements, selective=shard.attention == "flash")
 
 
 def _residual(name: str, model: Model, shard: Shard) -> Operator:
-    """Bias, dropout and addition in one kernel: two tensors read, one written, and the mask's byte."""
-    per_token = (3 * shard.bytes_per_element + int(model.dropout)) * model.hidden
-    return memory(name, per_token * shard.residual_tokens)
+    """Bias, dropout and addition in one kernel: two tensors read, one written, and the mask's byte.
+
+    Backward: the gradients of the two branches added (read two, write one), and the dropout's.
+    """
+    element, elements = shard.bytes_per_element, shard.residual_tokens * model.hidden
+    dropout = 2 * element + 1 if model.dropout else 0
+    return memory(name, (3 * element + int(model.dropout)) * elements, (3 * element + dropout) * elements)

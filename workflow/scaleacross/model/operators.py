@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-GRADIENT_BYTES = 4  # gradients are accumulated in FP32 (Megatron-LM's main gradients; Llama 3, section 3.3.2)
-
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -25,6 +23,9 @@ class Shard:
         bytes_per_element: Of activations and weights in compute.
         attention: ``flash`` (fused, no score matrix in memory) or ``unfused`` (Megatron-LM before 2022).
         expert_imbalance: Tokens of the busiest expert rank over the mean, >= 1.
+        gradient_bytes: Of the number that weight gradients are accumulated in.
+        fused_accumulation: Weight gradients are added to memory by the GEMM itself (Megatron-LM since 2022); otherwise
+            written, then read and added by another kernel.
     """
 
     micro_batch: int
@@ -37,6 +38,8 @@ class Shard:
     bytes_per_element: int = 2
     attention: Literal["flash", "unfused"] = "flash"
     expert_imbalance: float = 1.0
+    gradient_bytes: int = 4
+    fused_accumulation: bool = True
 
     @property
     def tokens(self) -> int:
@@ -60,9 +63,14 @@ class Operator:
         bytes: Device-memory traffic, each operand read or written once.
         m, n, k: GEMM shape of one problem; for attention: queries, keys, head size.
         count: Problems run together (batched or grouped GEMM; sequences x heads for attention).
-        weights: Whether the second operand is a parameter, so that a weight gradient exists.
+        weights: Whether the second operand is a parameter, so that a weight gradient exists; ``bias``: and a bias too.
         selective: Run again under selective recomputation: core attention where it is unfused, norms and the MLP's
             activation where it is fused.
+        output_bytes: The part of ``bytes`` a GEMM moves for its result, after its products (8 an element where it adds
+            to an accumulated gradient in FP32: one read, one write).
+        backward_bytes: Traffic of an element-wise operator's backward pass.
+        element, gradient_element, fused_accumulation: Bytes of a number of a GEMM and of its accumulated weight
+            gradient, and how that is added (see ``Shard``).
     """
 
     name: str
@@ -74,20 +82,50 @@ class Operator:
     k: int = 0
     count: int = 1
     weights: bool = False
+    bias: bool = False
     selective: bool = False
+    output_bytes: int = 0
+    backward_bytes: int = 0
+    element: int = 2
+    gradient_element: int = 4
+    fused_accumulation: bool = True
 
 
 def gemm(
-    name: str, m: int, n: int, k: int, element: int, count: int = 1, weights: bool = True, selective: bool = False
+    name: str,
+    shape: tuple[int, int, int],
+    shard: Shard,
+    count: int = 1,
+    weights: bool = True,
+    bias: bool = False,
+    selective: bool = False,
 ) -> Operator:
-    """``count`` products of an m x k by a k x n matrix of ``element``-byte numbers: 2mnk FLOPs each."""
-    traffic = element * (m * k + k * n + m * n) * count
-    return Operator(name, "gemm", 2 * m * n * k * count, traffic, m, n, k, count, weights, selective)
+    """``count`` products of an m x k by a k x n matrix (``shape`` = m, n, k): 2mnk FLOPs each."""
+    m, n, k = shape
+    element = shard.bytes_per_element
+    output = element * m * n * count
+    return Operator(
+        name,
+        "gemm",
+        flops=2 * m * n * k * count,
+        bytes=element * (m * k + k * n) * count + output,
+        m=m,
+        n=n,
+        k=k,
+        count=count,
+        weights=weights,
+        bias=bias,
+        selective=selective,
+        output_bytes=output,
+        element=element,
+        gradient_element=shard.gradient_bytes,
+        fused_accumulation=shard.fused_accumulation,
+    )
 
 
-def memory(name: str, traffic: int, selective: bool = False) -> Operator:
-    """An element-wise operator that moves ``traffic`` bytes."""
-    return Operator(name, "memory", 0, traffic, selective=selective)
+def memory(name: str, traffic: int, backward: int, selective: bool = False) -> Operator:
+    """An element-wise operator that moves ``traffic`` bytes forward and ``backward`` bytes in its backward pass."""
+    return Operator(name, "memory", 0, traffic, selective=selective, backward_bytes=backward)
 
 
 def backward_input(operator: Operator) -> tuple[Operator, ...]:
@@ -95,30 +133,60 @@ def backward_input(operator: Operator) -> tuple[Operator, ...]:
 
     A GEMM with weights: one product of the same FLOPs. A batched GEMM of two activations: one for each operand. Flash
     attention: five products instead of two, the scores being computed again (FlashAttention-2, arXiv 2307.08691).
-    An element-wise operator: the output's gradient and the saved input are read, the input's gradient is written, 1.5
-    times the traffic of reading one tensor and writing one.
+    An element-wise operator: its own backward traffic; none if it has no backward pass.
     """
     name = f"{operator.name}.dgrad"
     if operator.kind == "memory":
-        return (replace(operator, name=name, bytes=operator.bytes * 3 // 2),)
+        return (replace(operator, name=name, bytes=operator.backward_bytes),) if operator.backward_bytes else ()
     if operator.kind == "attention":
         return (replace(operator, name=name, flops=operator.flops * 5 // 2, bytes=operator.bytes * 2),)
-    first = replace(operator, name=name, n=operator.k, k=operator.n, weights=False)
+    element = operator.element
+    left = replace(
+        operator,
+        name=name,
+        n=operator.k,
+        k=operator.n,
+        weights=False,
+        bias=False,
+        output_bytes=element * operator.m * operator.k * operator.count,
+    )
     if operator.weights:
-        return (first,)
-    return (first, replace(operator, name=f"{operator.name}.dgrad2", m=operator.k, k=operator.m, weights=False))
+        return (left,)
+    right = replace(
+        operator,
+        name=f"{operator.name}.dgrad2",
+        m=operator.k,
+        k=operator.m,
+        output_bytes=element * operator.k * operator.n * operator.count,
+    )
+    return (left, right)
 
 
 def backward_weight(operator: Operator) -> tuple[Operator, ...]:
-    """The gradient with respect to the weights: one product k x m by m x n, added to an FP32 gradient in memory."""
+    """The gradient with respect to the weights: one product k x m by m x n, its addition to the accumulated gradient
+    (inside the product, or a kernel of its own), and the sum over rows that is the bias's."""
     if operator.kind != "gemm" or not operator.weights:
         return ()
-    rows, columns, depth = operator.k, operator.n, operator.m
-    elements = (operator.m * operator.k + operator.k * operator.n + operator.m * operator.n) * operator.count
-    element = operator.bytes // max(elements, 1)
-    accumulated = (2 * GRADIENT_BYTES - element) * rows * columns * operator.count
-    traffic = operator.bytes + accumulated
-    return (replace(operator, name=f"{operator.name}.wgrad", bytes=traffic, m=rows, n=columns, k=depth, weights=False),)
+    element, weights = operator.element, operator.k * operator.n * operator.count
+    result = (2 * operator.gradient_element if operator.fused_accumulation else element) * weights
+    operators = [
+        replace(
+            operator,
+            name=f"{operator.name}.wgrad",
+            bytes=operator.bytes - element * weights + result,
+            m=operator.k,
+            k=operator.m,
+            weights=False,
+            bias=False,
+            output_bytes=result,
+        )
+    ]
+    if not operator.fused_accumulation:
+        traffic = (element + 2 * operator.gradient_element) * weights
+        operators.append(memory(f"{operator.name}.accumulate", traffic, 0))
+    if operator.bias:
+        operators.append(memory(f"{operator.name}.bgrad", element * operator.m * operator.n * operator.count, 0))
+    return tuple(operators)
 
 
 def recomputed(operators: tuple[Operator, ...], recompute: str) -> tuple[Operator, ...]:

@@ -1,11 +1,14 @@
 """Seconds an operator takes: roofline with the efficiencies of one calibration file an accelerator type.
 
 A GEMM is cut into output tiles that run in waves over the compute units (NVIDIA, "Matrix Multiplication Background
-User's Guide": tile and wave quantisation). One tile takes ``2 tm tn (k + fill)`` FLOPs at the tile's share of the
-peak, ``fill`` being the depth that starting and ending a tile costs; small tiles reuse less of what they load
-and so run below the best rate. The library takes the best of the accelerator's tiles. Memory traffic runs at the
-measured share of the data-sheet bandwidth; every kernel pays a fixed overhead. No number depends on the model, the
-plan or the run that is being predicted.
+User's Guide": tile and wave quantisation). A tile of tm x tn takes ``2 tm tn k`` FLOPs at its unit's share of the
+achievable rate, plus a fixed time to fill and drain its pipeline, so that shallow products are slower; small tiles
+reuse less of what they load and run below the best rate. The library takes the best of the accelerator's tiles. The
+result is then written (for a weight gradient: added to memory), which the products don't hide. Memory traffic runs at
+the measured share of the data-sheet bandwidth; every kernel pays a fixed overhead.
+
+The achievable rate is fixed by one public measurement of one large product an accelerator (``gemm.measured``), never
+by a training run. No number depends on the model, the plan or the run that is being predicted.
 """
 
 from __future__ import annotations
@@ -27,23 +30,41 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Measurement(_Section):
+    """A public measurement of one product: m, n, k and TFLOP/s (1e12), with its source."""
+
+    shape: tuple[int, int, int]
+    tflops: float = Field(gt=0)
+    source: str
+
+
 class GemmCalibration(_Section):
-    """How dense products run: ``fraction`` of the peak at large depth and the best tile, tiles, units, ``fill`` depth,
-    and ``reuse``: a tile of tm x tn reaches ``i / (i + reuse)`` with i = tm tn / (tm + tn), relative to the best."""
+    """How dense products run.
+
+    Attributes:
+        fraction: Share of the peak inside a tile of the best kind; follows from ``measured``.
+        units: Compute units that each run one tile (streaming multiprocessors).
+        tiles: Output tiles of the library, rows and columns.
+        tile_overhead: Time to fill and drain one tile's pipeline, with a unit.
+        reuse: A tile of tm x tn reaches ``i / (i + reuse)`` with i = tm tn / (tm + tn), relative to the best tile.
+        measured: The measurement that ``fraction`` reproduces.
+    """
 
     fraction: float = Field(gt=0, le=1)
     units: int = Field(gt=0)
     tiles: tuple[tuple[int, int], ...] = Field(min_length=1)
-    fill: float = Field(ge=0)
+    tile_overhead: str
     reuse: float = Field(ge=0)
+    measured: Measurement
 
 
 class AttentionCalibration(_Section):
-    """Fused attention: share of the peak forward and backward at long sequences; ``fill``: sequence where it halves."""
+    """Fused attention: share of the peak forward and backward for endless sequences, and the number of keys a query
+    sees at which it halves (``half_keys``; a causal query sees half of the sequence on average)."""
 
     forward: float = Field(gt=0, le=1)
     backward: float = Field(gt=0, le=1)
-    fill: float = Field(ge=0)
+    half_keys: float = Field(ge=0)
 
 
 class MemoryCalibration(_Section):
@@ -147,6 +168,7 @@ def _seconds(operator: Operator, key: _Key, precision: str) -> float:
     work = 0.0
     if operator.kind == "gemm":
         work = _gemm_seconds(operator, accelerator.peak(precision), calibrated.gemm)
+        work += operator.output_bytes / (accelerator.memory_bandwidth * calibrated.memory.fraction)
     elif operator.kind == "attention":
         work = _attention_seconds(operator, accelerator.peak(precision), calibrated.attention)
     return max(work, traffic) + calibrated.overhead
@@ -154,14 +176,15 @@ def _seconds(operator: Operator, key: _Key, precision: str) -> float:
 
 def _gemm_seconds(operator: Operator, peak: float, calibrated: GemmCalibration) -> float:
     best_reuse = max(_reuse(tile, calibrated.reuse) for tile in calibrated.tiles)
-    seconds = math.inf
+    overhead = parse(calibrated.tile_overhead, "second")
+    products = math.inf
     for tile in calibrated.tiles:
         tiles = math.ceil(operator.m / tile[0]) * math.ceil(operator.n / tile[1]) * operator.count
         waves = math.ceil(tiles / calibrated.units)
         rate = peak / calibrated.units * calibrated.fraction * _reuse(tile, calibrated.reuse) / best_reuse
-        seconds = min(seconds, waves * 2.0 * tile[0] * tile[1] * (operator.k + calibrated.fill) / rate)
+        products = min(products, waves * (2.0 * tile[0] * tile[1] * operator.k / rate + overhead))
     shape = 2 * operator.m * operator.n * operator.k * operator.count
-    return seconds * (operator.flops / shape if shape else 1.0)
+    return products * (operator.flops / shape if shape else 1.0)
 
 
 def _reuse(tile: tuple[int, int], half: float) -> float:
@@ -171,4 +194,5 @@ def _reuse(tile: tuple[int, int], half: float) -> float:
 
 def _attention_seconds(operator: Operator, peak: float, calibrated: AttentionCalibration) -> float:
     share = calibrated.backward if operator.name.endswith("dgrad") else calibrated.forward
-    return operator.flops / (peak * share) * (operator.n + calibrated.fill) / operator.n
+    keys = operator.n / 2
+    return operator.flops / (peak * share) * (keys + calibrated.half_keys) / keys
