@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,48 +24,78 @@ from google.protobuf.message import DecodeError
 
 from ..errors import InvalidInput
 from ..files import write_atomic
-from .attributes import AttributeTable, Row, encode_block
+from .attributes import ABSENT_ROW, AttributeReader, AttributeWriter, Row
 from .columns import INT_COLUMNS, Int64, NodeExtra, Trace
 from .wire import (
-    ATTR_TAG,
     VARINTS,
+    Frames,
     NodeView,
-    decode_varints,
+    check_frames,
+    cut_varints,
+    decode_heads,
     encode_varints,
-    parse_frames,
     split_frames,
     varint,
-    varint_lengths,
 )
 
 SCHEMA_VERSION = "0.0.4"
 _BLOCK = 65536  # nodes parsed at once: bounds the memory that parsed messages take
+_BATCH = 32 << 20  # bytes of small files decoded together
+
+Traces = list[Trace | None]
 
 
-def read_trace(path: Path | str, problems: list[InvalidInput] | None = None) -> Trace:
+def read_trace(path: Path | str) -> Trace:
     """Read one rank's ``.et``.
-
-    With ``problems`` given, attributes that cannot be used are added to it (and left absent in the columns), so that a
-    checker can list them all; without, the first is raised.
 
     Raises:
         InvalidInput: E-TRACE-FILE (missing, a folder, unreadable), E-TRACE-EMPTY, E-TRACE-CUT, E-TRACE-FORMAT (not
-            protobuf or not Chakra), E-TRACE-ATTR (an attribute has the wrong type or range), E-TRACE-RANGE.
+            protobuf or not Chakra), E-TRACE-ATTR (an attribute has the wrong type or range).
     """
-    return parse_trace(read_bytes(path), path, problems)
+    return parse_trace(read_bytes(path), path)
 
 
 def read_traces(paths: Iterable[Path | str]) -> list[Trace]:
-    """Read many files; files with equal bytes share one Trace object, which must then not be changed."""
-    known: dict[bytes, Trace] = {}
-    traces: list[Trace] = []
-    for path in paths:
-        data = read_bytes(path)
-        trace = known.get(data)
-        if trace is None:
-            trace = known[data] = parse_trace(data, path)
-        traces.append(trace)
-    return traces
+    """Read many files, small ones together.
+
+    Files with equal bytes share one Trace object, and traces may share ``pg_names``, ``involved_sets`` and ``forms``:
+    treat them as read-only.
+
+    Raises:
+        InvalidInput: as :func:`read_trace`, for the first file with a problem.
+    """
+    traces, problems = inspect_traces(paths)
+    if problems:
+        raise problems[0]
+    return [trace for trace in traces if trace is not None]
+
+
+def inspect_traces(paths: Iterable[Path | str]) -> tuple[Traces, list[InvalidInput]]:
+    """Read many files as :func:`read_traces` does: the traces (None for a file that cannot be read), every problem.
+
+    An attribute that cannot be used is a problem and is absent from the columns.
+    """
+    problems: list[InvalidInput] = []
+    positions: dict[bytes, list[int]] = {}
+    names: list[Path | str] = []
+    for position, path in enumerate(paths):
+        names.append(path)
+        try:
+            positions.setdefault(read_bytes(path), []).append(position)
+        except InvalidInput as error:
+            problems.append(error)
+    traces: Traces = [None] * len(names)
+    batch: list[tuple[bytes, Path | str]] = []
+    targets: list[list[int]] = []
+    for count, (data, users) in enumerate(positions.items(), start=1):
+        batch.append((data, names[users[0]]))
+        targets.append(users)
+        if count == len(positions) or sum(len(item[0]) for item in batch) > _BATCH:
+            for trace, rows in zip(_parse_batch(batch, problems), targets, strict=True):
+                for row in rows:
+                    traces[row] = trace
+            batch, targets = [], []
+    return traces, problems
 
 
 def read_bytes(path: Path | str) -> bytes:
@@ -90,157 +123,177 @@ def read_bytes(path: Path | str) -> bytes:
     return data
 
 
-def parse_trace(data: bytes, path: Path | str, problems: list[InvalidInput] | None = None) -> Trace:
+def parse_trace(data: bytes, path: Path | str = "trace") -> Trace:
     """The bytes of an uncompressed ``.et`` as columns; ``path`` is for messages. See :func:`read_trace`."""
-    found: list[InvalidInput] = []
-    frames = split_frames(data, path)
-    reader = _Reader(path, found)
+    problems: list[InvalidInput] = []
+    traces = _parse_batch([(data, path)], problems)
+    if problems or traces[0] is None:
+        raise problems[0]
+    return traces[0]
+
+
+def _parse_batch(files: list[tuple[bytes, Path | str]], problems: list[InvalidInput]) -> Traces:
+    """Decode files together; when one of them is broken, each by itself."""
+    reader = _Reader()
     try:
-        GlobalMetadata.FromString(frames[0])
-        for start in range(1, len(frames), _BLOCK):
-            reader.add(frames[start : start + _BLOCK])
-        trace = reader.finish(frames[0])
-    except (DecodeError, ValueError) as error:
-        raise InvalidInput(
-            "E-TRACE-FORMAT", f"{path} is not a Chakra trace ({error})", "expected GlobalMetadata, then Nodes"
-        ) from None
-    if problems is not None:
-        problems.extend(found)
-    elif found:
-        raise found[0]
-    return trace
+        reader.add(files)
+        traces: Traces = list(reader.finish())
+        problems.extend(reader.problems)
+        return traces
+    except InvalidInput as error:
+        if len(files) > 1:
+            return [_parse_batch([file], problems)[0] for file in files]
+        problems.append(error)
+    except (DecodeError, ValueError, IndexError) as error:
+        if len(files) > 1:
+            return [_parse_batch([file], problems)[0] for file in files]
+        fix = "expected GlobalMetadata, then Nodes"
+        problems.append(InvalidInput("E-TRACE-FORMAT", f"{files[0][1]} is not a Chakra trace ({error})", fix))
+    return [None]
 
 
 class _Reader:
-    """Collects parsed nodes of one file as lists; ``finish`` makes the columns."""
+    """Decodes files together; ``finish`` makes the columns of each."""
 
-    def __init__(self, path: Path | str, problems: list[InvalidInput]) -> None:
-        self.path, self.problems = path, problems
-        self.table = AttributeTable()
-        self.blocks: dict[bytes, int] = {}
-        self.rows: list[Row] = []
+    def __init__(self) -> None:
+        self.problems: list[InvalidInput] = []
+        self.paths: list[Path | str] = []
+        self.metadata: list[bytes] = []
+        self.starts: list[int] = [0]
+        self.attributes = AttributeReader()
+        self.rows = array("q")
         self.row_of: list[int] = []
-        self.ids: list[int] = []
         self.names: list[str] = []
-        self.types: list[int] = []
-        self.durations: list[int] = []
-        self.data: list[bytes] = []
-        self.ctrl: list[bytes] = []
         self.extras: dict[int, NodeExtra] = {}
 
-    def add(self, frames: list[bytes]) -> None:
-        """Append the nodes of these messages."""
-        message, canonical = parse_frames(frames)
-        nodes = list(message.node)
-        if not canonical:
-            nodes, frames = _canonical(frames)
-        first = len(self.ids)
-        self.ids += [node.id for node in nodes]
-        names = [node.name for node in nodes]
-        self.names += names
-        self.types += [node.type for node in nodes]
-        self.durations += [node.duration_micros for node in nodes]
-        self.data += [node.data_deps for node in nodes]
-        self.ctrl += [node.ctrl_deps for node in nodes]
-        heads = self._head_lengths(first, names)
-        blocks, row_of = self.blocks, self.row_of
-        for row, (frame, head) in enumerate(zip(frames, heads, strict=True), start=first):
-            if len(frame) > head and frame[head] != ATTR_TAG:
-                head = self._extra(row, nodes[row - first], frame)
-            block = frame[head:]
+    def add(self, files: list[tuple[bytes, Path | str]]) -> None:
+        """Decode the nodes of these files.
+
+        Raises:
+            InvalidInput, DecodeError, ValueError, IndexError: one of the files is broken.
+        """
+        parts: list[bytes] = []
+        for data, path in files:
+            frames = split_frames(data, path)
+            self.paths.append(path)
+            self.metadata.append(data[frames.starts[0] : frames.ends[0]])
+            GlobalMetadata.FromString(self.metadata[-1])
+            nodes = frames.parts[1:]
+            if not all(check_frames(nodes[i : i + _BLOCK]) for i in range(0, len(nodes), _BLOCK)):
+                nodes = _canonical(frames)
+            parts += nodes
+            self.starts.append(len(parts))
+        data = b"".join(parts)
+        frames = split_frames(data, files[0][1])
+        raw = np.frombuffer(data + bytes(16), dtype=np.uint8)
+        self.heads = decode_heads(raw, np.array(frames.starts, np.int64), np.array(frames.ends, np.int64))
+        self.data_ptr, self.data_deps = cut_varints(raw, *self.heads.texts["data_deps"])
+        self.ctrl_ptr, self.ctrl_deps = cut_varints(raw, *self.heads.texts["ctrl_deps"])
+        self._check_range()
+        self._read_names(data)
+        self._keep_extras(data)
+        self._read_attributes(data, frames.ends)
+
+    def _read_names(self, data: bytes) -> None:
+        known: dict[bytes, str] = {b"": ""}
+        append = self.names.append
+        for begin, end in zip(*(offsets.tolist() for offsets in self.heads.texts["name"]), strict=True):
+            encoded = data[begin:end] if begin >= 0 else b""
+            name = known.get(encoded)
+            if name is None:
+                name = known[encoded] = encoded.decode()
+            append(name)
+
+    def _read_attributes(self, data: bytes, ends: list[int]) -> None:
+        blocks: dict[bytes, int] = {}
+        append = self.row_of.append
+        for begin, end in zip(self.heads.end.tolist(), ends, strict=True):
+            block = data[begin:end]
             index = blocks.get(block)
             if index is None:
-                index = self._decode(block, row)
-            row_of.append(index)
+                index = blocks[block] = self._decode(block)
+            append(index)
 
-    def _head_lengths(self, first: int, names: list[str]) -> list[int]:
-        """Bytes before the attributes of each node, for nodes without the fields that go to ``extras``."""
-        if max(max(self.ids[first:]), max(self.durations[first:])) >= 2**63:
-            raise ValueError("a node id or duration is 2^63 or more")
-        total = np.zeros(len(names), dtype=np.int64)
-        for numbers in (self.ids[first:], self.types[first:], self.durations[first:]):
-            values = np.array(numbers, dtype=np.int64)
-            # A negative enum number takes the ten bytes of a 64-bit varint.
-            total += np.where(values == 0, 0, 1 + np.where(values < 0, 10, varint_lengths(values)))
-        sizes = [len(name) if name.isascii() else len(name.encode()) for name in names]
-        for lengths in (sizes, map(len, self.ctrl[first:]), map(len, self.data[first:])):
-            values = np.fromiter(lengths, dtype=np.int64, count=len(names))
-            total += np.where(values == 0, 0, 1 + varint_lengths(values) + values)
-        return total.tolist()
-
-    def _extra(self, row: int, node: Any, frame: bytes) -> int:
-        """Keep the fields that no simulator reads; returns where the node's attributes start."""
-        self.extras[row] = NodeExtra(
-            node.start_time_micros,
-            node.inputs if node.HasField("inputs") else None,
-            node.outputs if node.HasField("outputs") else None,
-        )
-        copy = NodeView.FromString(frame)
-        del copy.attr[:]
-        copy.DiscardUnknownFields()
-        return len(copy.SerializeToString())
-
-    def _decode(self, block: bytes, row: int) -> int:
-        values, problems = self.table.decode(block)
+    def _decode(self, block: bytes) -> int:
+        """Decode a block seen for the first time; returns its number."""
+        values, problems = self.attributes.decode(block)
+        row = len(self.row_of)
         for problem in problems:
-            self.problems.append(
-                InvalidInput(
-                    "E-TRACE-ATTR",
-                    f"{self.path}: node {self.ids[row]} '{self.names[row]}': {problem}",
-                    "see the Chakra schema; sizes, ranks and tags are integers, is_cpu_op a bool",
-                )
-            )
-        index = self.blocks[block] = len(self.rows)
-        self.rows.append(values)
-        return index
+            path = self.paths[bisect_right(self.starts, row) - 1]
+            clash = f"{path}: node {self.heads.numbers['id'][row]} '{self.names[row]}': {problem}"
+            fix = "sizes, ranks and tags are whole numbers of at least 0, is_cpu_op is a bool, pg_name a text"
+            self.problems.append(InvalidInput("E-TRACE-ATTR", clash, fix))
+        self.rows.fromlist(values)
+        return len(self.rows) // len(ABSENT_ROW) - 1
 
-    def finish(self, metadata: bytes) -> Trace:
-        """The columns."""
-        table = np.array(self.rows, dtype=np.int64).reshape(len(self.rows), 12)
-        columns = table[np.array(self.row_of, dtype=np.int64)].T
-        data_ptr, data_deps = _unpack(self.data)
-        ctrl_ptr, ctrl_deps = _unpack(self.ctrl)
-        types = np.array(self.types, dtype=np.int64)
+    def _check_range(self) -> None:
+        for name in ("id", "duration_micros"):
+            if self.heads.numbers[name].min(initial=0) < 0:
+                raise ValueError(f"a node's {name} is 2^63 or more")
+        if min(self.data_deps.min(initial=0), self.ctrl_deps.min(initial=0)) < 0:
+            raise ValueError("a dependency is 2^63 or more")
+
+    def _keep_extras(self, data: bytes) -> None:
+        """Keep the fields that no simulator reads."""
+        start_times = self.heads.numbers["start_time_micros"]
+        texts = (self.heads.texts["inputs"], self.heads.texts["outputs"])
+        present = (start_times != 0) | (texts[0][0] >= 0) | (texts[1][0] >= 0)
+        for row in np.flatnonzero(present).tolist():
+            inputs, outputs = (data[begin[row] : end[row]] if begin[row] >= 0 else None for begin, end in texts)
+            self.extras[row] = NodeExtra(int(start_times[row]) % 2**64, inputs, outputs)
+
+    def finish(self) -> list[Trace]:
+        """The columns of each file."""
+        table = np.array(self.rows, dtype=np.int64).reshape(-1, len(ABSENT_ROW))
+        columns = np.ascontiguousarray(table.T)[:, np.array(self.row_of, dtype=np.int64)]
+        types = self.heads.numbers["type"]
+        arrays = {
+            "ids": self.heads.numbers["id"],
+            "types": np.where((types >= 0) & (types <= 7), types, 0).astype(np.int8),
+            "duration_micros": self.heads.numbers["duration_micros"],
+            "is_cpu_op": columns[0].astype(np.int8),
+            **{name: columns[1 + i] for i, name in enumerate(INT_COLUMNS)},
+            "comm_priority": columns[8],
+            "pg": columns[9].astype(np.int32),
+            "involved": columns[10].astype(np.int32),
+            "form": columns[11].astype(np.int32),
+        }
+        shared: dict[str, Any] = {
+            "pg_names": list(self.attributes.pgs),
+            "involved_sets": list(self.attributes.involved),
+            "forms": list(self.attributes.forms),
+        }
+        return [self._trace(file, arrays, shared) for file in range(len(self.paths))]
+
+    def _trace(self, file: int, arrays: dict[str, Any], shared: dict[str, Any]) -> Trace:
+        start, end = self.starts[file : file + 2]
+        data, ctrl = self.data_ptr[start : end + 1], self.ctrl_ptr[start : end + 1]
+        metadata = self.metadata[file]
         return Trace(
-            ids=np.array(self.ids, dtype=np.int64),
-            types=np.where((types >= 0) & (types <= 7), types, 0).astype(np.int8),
-            names=self.names,
-            duration_micros=np.array(self.durations, dtype=np.int64),
-            is_cpu_op=columns[0].astype(np.int8),
-            **{name: np.ascontiguousarray(columns[1 + i]) for i, name in enumerate(INT_COLUMNS)},
-            comm_priority=np.ascontiguousarray(columns[8]),
-            pg=columns[9].astype(np.int32),
-            pg_names=list(self.table.pgs),
-            involved=columns[10].astype(np.int32),
-            involved_sets=list(self.table.involved),
-            data_ptr=data_ptr,
-            data_deps=data_deps,
-            ctrl_ptr=ctrl_ptr,
-            ctrl_deps=ctrl_deps,
-            form=columns[11].astype(np.int32),
-            forms=list(self.table.forms),
-            extras=self.extras,
+            names=self.names[start:end],
+            **{name: column[start:end] for name, column in arrays.items()},
+            data_ptr=data - data[0],
+            data_deps=self.data_deps[data[0] : data[-1]],
+            ctrl_ptr=ctrl - ctrl[0],
+            ctrl_deps=self.ctrl_deps[ctrl[0] : ctrl[-1]],
+            extras={row - start: extra for row, extra in self.extras.items() if start <= row < end},
             metadata=None if metadata == default_metadata() else metadata,
+            **shared,
         )
 
 
-def _canonical(frames: list[bytes]) -> tuple[list[Any], list[bytes]]:
-    """Nodes whose fields are unordered or unpacked, through the full schema into canonical bytes."""
-    frames = [ChakraNode.FromString(frame).SerializeToString(deterministic=True) for frame in frames]
-    message, canonical = parse_frames(frames)
-    if not canonical:
-        raise ValueError("nodes have fields that the Chakra schema does not know")
-    return list(message.node), frames
+def _canonical(frames: Frames) -> list[bytes]:
+    """The nodes as the Chakra schema writes them (fields ascending, packed, unknown ones dropped), with lengths."""
+    parts = []
+    for start, end in zip(frames.starts[1:], frames.ends[1:], strict=True):
+        node = ChakraNode.FromString(frames.data[start:end])
+        node.DiscardUnknownFields()
+        message = node.SerializeToString()
+        parts.append(varint(len(message)) + message)
+    return parts
 
 
-def _unpack(packed: list[bytes]) -> tuple[Int64, Int64]:
-    """Packed varints of each node as (pointers, ids)."""
-    values, ends = decode_varints(b"".join(packed))
-    pointers = np.zeros(len(packed) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, packed), dtype=np.int64, count=len(packed)), out=pointers[1:])
-    return np.searchsorted(ends, pointers, side="right"), values
-
-
+@cache
 def default_metadata() -> bytes:
     """The GlobalMetadata that this package writes."""
     return GlobalMetadata(version=SCHEMA_VERSION).SerializeToString()
@@ -302,11 +355,12 @@ def _attribute_blocks(trace: Trace) -> list[bytes]:
     """Each row's serialized attributes; rows with equal values share one block."""
     columns = [trace.is_cpu_op, *(getattr(trace, name) for name in INT_COLUMNS), trace.comm_priority, trace.pg]
     rows = zip(*(column.tolist() for column in (*columns, trace.involved, trace.form)), strict=True)
+    encode = AttributeWriter(trace.pg_names, trace.involved_sets, trace.forms).encode
     known: dict[Row, bytes] = {}
     blocks: list[bytes] = []
     for row in rows:
         block = known.get(row)
         if block is None:
-            block = known[row] = encode_block(row, trace.forms[row[11]], trace.pg_names, trace.involved_sets)
+            block = known[row] = encode(row)
         blocks.append(block)
     return blocks
