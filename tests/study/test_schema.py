@@ -1,0 +1,128 @@
+"""A study file: every problem at once, each with its key, and a suggestion for what is misspelt."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scaleacross.errors import InvalidInput
+from scaleacross.study.schema import apply_overrides, load_study
+
+GOOD: dict[str, Any] = {
+    "name": "tiny",
+    "model": "m",
+    "cluster": "c",
+    "training": {"sequence_length": 8192, "global_batch": 64},
+    "fixed": {"tp": 8},
+    "dimensions": {"pp": [2, 4], "schedule": ["1f1b", "interleaved"]},
+    "environment": {"oversubscription": ["1:1", "1:7"]},
+    "constraints": ["pp * tp <= gpus"],
+    "baselines": {"production": {"pp": 4}, "published": {"best_of": ["production"]}},
+}
+
+
+def write(folder: Path, content: Any) -> str:
+    path = folder / "tiny.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return str(path)
+
+
+def problems(folder: Path, **changes: Any) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        load_study(write(folder, {**GOOD, **changes}))
+    return str(caught.value)
+
+
+def test_a_good_study(tmp_path: Path) -> None:
+    study = load_study(write(tmp_path, GOOD))
+    assert list(study.swept) == ["oversubscription", "tp", "pp", "schedule"]
+    assert study.swept["tp"] == [8]
+    assert study.swept["oversubscription"] == ["1:1", "1:7"]
+
+
+def test_every_problem_is_listed_with_file_and_key(tmp_path: Path) -> None:
+    text = problems(
+        tmp_path,
+        enviroment={},
+        training={"sequence_length": "8192", "global_batch": 64, "optimiser": "adam"},
+        dimensions={"pp": 8},
+        objective="cost",
+    )
+    assert "E-STUDY" in text and "tiny.yaml has 5 problems" in text
+    assert "enviroment: unknown key; did you mean 'environment'?" in text
+    assert "training.optimiser: unknown key; did you mean 'optimizer'?" in text
+    assert "training.sequence_length" in text
+    assert "dimensions.pp" in text and "[...]" in text
+    assert "objective" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"name": "a b"}, "cannot name a folder"),
+        ({"name": "../x"}, "cannot name a folder"),
+        ({"time_limit": "60"}, "E-UNIT"),
+        ({"time_limit": "3 GiB"}, "E-UNIT"),
+        ({"time_limit": "0 s"}, "not above zero"),
+        ({"dimensions": {"pp": []}}, "no value"),
+        ({"dimensions": {"pp": [2, 2]}}, "twice"),
+        ({"dimensions": {"pp": [2], "tp": [8]}}, "dimensions.tp: is also in fixed"),
+        ({"dimensions": {"PP": [2]}}, "cannot name a dimension"),
+        ({"dimensions": {"gpus": [2]}}, "cannot name a dimension"),
+        ({"constraints": ["ppp > 1"]}, "constraints.0: E-EXPRESSION"),
+        (
+            {"baselines": {"production": {"shedule": "1f1b"}}},
+            "production.shedule: is no dimension; did you mean 'schedule'?",
+        ),
+        ({"baselines": {"production": {"pp": 16}}}, "16 is not swept"),
+        ({"baselines": {"production": {"oversubscription": "1:1"}}}, "not a baseline's to choose"),
+        ({"baselines": {"best": {"best_of": ["production"]}}}, "no baseline 'production'"),
+        ({"failure_threshold": 2.0}, "failure_threshold"),
+        ({"simulator": "astrasim"}, "simulator"),
+        ({"training": {"sequence_length": 8192}}, "training.global_batch: is missing"),
+    ],
+)
+def test_bad_values(tmp_path: Path, changes: dict[str, Any], expected: str) -> None:
+    assert expected in problems(tmp_path, **changes)
+
+
+def test_broken_yaml_and_repeated_keys(tmp_path: Path) -> None:
+    for text in ("name: [", "name: a\nname: b\n"):
+        with pytest.raises(InvalidInput, match="E-YAML"):
+            load_study(write(tmp_path, text))
+
+
+def test_a_study_that_is_no_mapping(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="E-STUDY"):
+        load_study(write(tmp_path, "- a\n"))
+
+
+def test_missing_study_suggests_a_name(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    with pytest.raises(InvalidInput, match=r"E-STUDY.*did you mean 'tiny'"):
+        load_study("tinny", studies=tmp_path)
+
+
+def test_yaml_surprises_stay_text(tmp_path: Path) -> None:
+    text = yaml.safe_dump(GOOD)
+    study = load_study(
+        write(tmp_path, text.replace("'1:1'", "1:2").replace("- 1:1", "- 1:2").replace("- 1f1b", "- no"))
+    )
+    assert study.dimensions["schedule"][0] == "no"
+    assert study.environment["oversubscription"] == ["1:2", "1:7"]
+
+
+def test_overrides(tmp_path: Path) -> None:
+    study = load_study(
+        write(tmp_path, GOOD),
+        ["dimensions.pp=[8]", "training.global_batch=32", "environment=", "baselines=", "fixed.cp=2"],
+    )
+    assert study.dimensions["pp"] == [8] and study.training.global_batch == 32
+    assert study.environment == {} and study.fixed == {"tp": 8, "cp": 2}
+    assert GOOD["dimensions"]["pp"] == [2, 4]
+
+
+@pytest.mark.parametrize("override", ["pp", "=3", "name.x=3", "dimensions.pp=["])
+def test_bad_overrides(override: str) -> None:
+    with pytest.raises(InvalidInput, match=r"E-OVERRIDE|E-YAML"):
+        apply_overrides(GOOD, [override])

@@ -1,0 +1,23 @@
+# The decision: the best design in every environment, and by how much it beats each baseline.
+rule select:
+    input:
+        table="<results>/{study}/results.csv",
+        study="<results>/{study}/design/study.json",
+    output:
+        optimum="<results>/{study}/optimum.yaml",
+        speedups="<results>/{study}/speedups.csv",
+    log:
+        "<results>/{study}/logs/select.log",
+    benchmark:
+        "<results>/{study}/benchmarks/select.tsv"
+    conda:
+        "../envs/scaleacross.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        digest=lambda wildcards: FLOWS[wildcards.study].digests["select"],
+    shell:
+        "scaleacross select {input.table} --study {input.study}"
+        " --optimum {output.optimum} --speedups {output.speedups} > {log} 2>&1"

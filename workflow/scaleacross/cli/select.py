@@ -1,0 +1,44 @@
+"""``scaleacross select``: the best design in every environment, and its speedup over each baseline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(subparsers: Any) -> None:
+    """Options of the command."""
+    parser = subparsers.add_parser("select", help="find the optimum and the speedups over the baselines")
+    parser.add_argument("table", type=Path, help="results/<study>/results.csv")
+    parser.add_argument("--study", required=True, type=Path, help="results/<study>/design/study.json")
+    parser.add_argument("--optimum", required=True, type=Path, help="optimum.yaml to write")
+    parser.add_argument("--speedups", required=True, type=Path, help="speedups.csv to write")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write ``optimum.yaml`` and ``speedups.csv``."""
+    import yaml
+
+    from ..files import write_atomic
+    from ..report.columns import SPEEDUPS
+    from ..search.optimum import optimum
+    from ..search.select import rules_of, speedups
+    from ..study.tables import read_csv, write_csv
+    from .columns import numeric_columns, result_columns
+
+    content = json.loads(args.study.read_text())
+    study, dimensions = content["study"], content["dimension_columns"]
+    columns = result_columns(dimensions, content["tiers"])
+    rows = read_csv(args.table, numeric_columns(columns))
+    rules = rules_of(study)
+    environment = list(rules.environment)
+    write_csv(args.speedups, speedups(rows, rules), [*environment, *(column.name for column in SPEEDUPS)])
+    design = [name for name in dimensions if name not in environment]
+    result = optimum(rows, rules, design, args.table.parent / "traces", Path(content["configs"]))
+    text = yaml.safe_dump({"study": study["name"], **result}, sort_keys=False, width=120)
+    write_atomic(args.optimum, text, only_if_changed=True)
+    chosen = result["environments"][0]
+    print(f"best of the headline environment: {chosen['point_id']}")
+    return 0

@@ -1,0 +1,202 @@
+"""One door to both simulators: a (plan, configuration) pair in, a result row out, whatever happens inside.
+
+``embedded`` is :mod:`scaleacross.engine`; ``astra-sim`` is the analytical binary on the same files, every rank's trace
+written out first. Both are driven by the ASTRA-sim inputs alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import Deadlock, InvalidInput, LimitReached, ScaleAcrossError
+from ..study.tables import Row
+
+# Truncation to whole nanoseconds, as ASTRA-sim does it, may undercut a bound by this much without meaning anything.
+BOUND_TOLERANCE = 1e-3
+AXES = ("tp", "cp", "ep", "pp", "dp", "other")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a row is about. ``work`` is the plan's work as JSON (see ``measures``), ``provenance`` a hash of its causes."""
+
+    plan_id: str
+    config_id: str
+    workload: str
+    config: str
+    work: str
+    provenance: str
+
+    def identity(self, settings: Mapping[str, Any]) -> Row:
+        """The columns every row has, whatever became of it."""
+        return {
+            "plan_id": self.plan_id,
+            "config_id": self.config_id,
+            "simulator": settings["simulator"],
+            "network_model": settings["network_model"],
+            "provenance": self.provenance,
+        }
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a simulator found out: time in seconds, and what else it can tell (columns of ``results.csv``)."""
+
+    iteration_time_s: float
+    columns: Mapping[str, Any]
+
+
+class Evaluator:
+    """Rows of pairs, one after another; the workload of the latest plan stays loaded."""
+
+    def __init__(self, settings: Mapping[str, Any], astra_sim: Path | None) -> None:
+        self.settings = dict(settings)
+        self.simulator: Embedded | Binary = (
+            Binary(self.settings, astra_sim) if settings["simulator"] == "astra-sim" else Embedded(self.settings)
+        )
+
+    def __call__(self, pair: Pair) -> Row:
+        """The row of a pair: every error becomes a status with its cause."""
+        row = pair.identity(self.settings)
+        start = time.perf_counter()
+        try:
+            found = self.simulator.run(pair)
+            row.update(measures(found, json.loads(pair.work)))
+            row.update(judge_bound(found))
+        except Deadlock as error:
+            row.update(status="deadlock", reason=str(error))
+        except LimitReached as error:
+            row.update(status="timeout", reason=str(error))
+        except InvalidInput as error:
+            row.update(status="invalid", reason=str(error))
+        except ScaleAcrossError as error:
+            row.update(status="crash", reason=str(error))
+        except MemoryError:
+            row.update(status="crash", reason="E-MEMORY-HOST: this machine has not enough memory for the point")
+        except Exception as error:
+            row.update(status="crash", reason=f"E-INTERNAL: {type(error).__name__}: {error}")
+        row["simulate_wall_s"] = round(time.perf_counter() - start, 4)
+        return row
+
+
+def measures(found: Simulated, work: Mapping[str, Any]) -> Row:
+    """Columns that follow from the time and the plan's work.
+
+    Args:
+        work: ``gpus``, ``tokens`` a step, ``model_flops`` a step, ``peak_flops`` of a GPU (FLOP/s).
+    """
+    seconds = found.iteration_time_s
+    if not 0 < seconds < float("inf"):
+        raise InvalidInput("E-RESULT", f"the iteration takes {seconds} s", "look at the traces and the configuration")
+    rate = work["model_flops"] / work["gpus"] / seconds
+    return {
+        "iteration_time_s": seconds,
+        "tokens_per_s": work["tokens"] / seconds,
+        "tflops_per_gpu": rate / 1e12,
+        "mfu": rate / work["peak_flops"],
+        **found.columns,
+    }
+
+
+def judge_bound(found: Simulated) -> Row:
+    """``ok``, or ``unphysical`` for a point faster than its links or its arithmetic allow."""
+    ratio = found.columns.get("bound_ratio")
+    if ratio is not None and ratio < 1.0 - BOUND_TOLERANCE:
+        clash = f"E-UNPHYSICAL: {ratio:.4f} of the least time that links and compute allow"
+        return {
+            "status": "unphysical",
+            "reason": f"{clash}; this network model shares a link between messages for free",
+        }
+    return {"status": "ok", "reason": ""}
+
+
+class Embedded:
+    """The embedded engine: a workload is loaded once a plan and simulated on every configuration."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.settings = settings
+        self._prefix, self._workload = "", None
+
+    def run(self, pair: Pair) -> Simulated:
+        """Simulate a pair.
+
+        Raises:
+            Deadlock, LimitReached, InvalidInput: as the engine finds.
+        """
+        from ..engine import load_config, load_workload, simulate
+
+        if pair.workload != self._prefix:
+            self._workload, self._prefix = None, ""  # the old one is freed before the new one is read
+            self._workload, self._prefix = load_workload(pair.workload), pair.workload
+        folder = Path(pair.config)
+        groups = folder / "comm_groups.json"
+        config = load_config(
+            network=folder / "network.yml",
+            system=folder / "system.json",
+            memory=folder / "memory.json",
+            groups=groups if groups.is_file() else None,
+        )
+        outcome = simulate(
+            self._workload,
+            config,
+            model=self.settings["network_model"],
+            time_limit=float(self.settings["time_limit_s"]),
+        )
+        if outcome.status == "deadlock":
+            raise Deadlock("E-DEADLOCK", outcome.message)
+        if outcome.status == "timeout":
+            raise LimitReached("E-TIME-LIMIT", outcome.message)
+        if outcome.status != "ok":
+            raise InvalidInput("E-INVALID", outcome.message)
+        columns: Row = {"bound_ratio": outcome.bound_ratio}
+        columns["compute_s"] = outcome.breakdown["compute"] * 1e-9
+        columns.update({f"exposed_{axis}_s": outcome.breakdown[f"exposed_{axis}"] * 1e-9 for axis in AXES})
+        columns["idle_s"] = outcome.breakdown["idle"] * 1e-9
+        columns.update(sent_columns(outcome.bytes_per_dim, json.loads(pair.work)["tiers"]))
+        return Simulated(float(outcome.iteration_ns) * 1e-9, columns)
+
+
+def sent_columns(bytes_per_dim: Any, tiers: Any) -> Row:
+    """Bytes a GPU sends on each network dimension, added up by the tier a dimension belongs to, in GB (1e9)."""
+    sent: Row = {}
+    for count, tier in zip(bytes_per_dim, tiers, strict=True):
+        name = f"sent_{tier}_gb".replace("-", "_")
+        sent[name] = sent.get(name, 0.0) + float(count) / 1e9
+    return sent
+
+
+class Binary:
+    """The ASTRA-sim analytical binary on every rank's trace, in a scratch folder that a plan's runs share."""
+
+    def __init__(self, settings: Mapping[str, Any], binary: Path | None) -> None:
+        if binary is None:
+            raise InvalidInput("E-ASTRA-SIM", "simulator: astra-sim needs the binary", "set astra_sim or $ASTRA_SIM")
+        self.settings, self.binary = settings, binary
+        self._prefix = ""
+        self._scratch: Path | None = None
+
+    def run(self, pair: Pair) -> Simulated:
+        """Run a pair; the scratch folder of the previous plan is removed when another plan comes.
+
+        Raises:
+            Deadlock, LimitReached, InvalidInput, ScaleAcrossError: as the runner finds.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Remove the scratch folder."""
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+    def _new_scratch(self) -> Path:
+        self.close()
+        self._scratch = Path(tempfile.mkdtemp(prefix="scaleacross-"))
+        return self._scratch

@@ -1,0 +1,117 @@
+"""``optimum.yaml``: the chosen design of every environment, its inputs, and why it beats the first baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..study.tables import Row
+from .select import TIME, Rules, baseline_row, best, contenders, environments
+
+PARTS = (
+    "compute_s",
+    "exposed_tp_s",
+    "exposed_cp_s",
+    "exposed_ep_s",
+    "exposed_pp_s",
+    "exposed_dp_s",
+    "exposed_other_s",
+    "idle_s",
+)
+_MEASURES = (TIME, "tokens_per_s", "tflops_per_gpu", "mfu", "memory_gib", "memory_limit_gib", "bound_ratio")
+_WORDS = {
+    "compute_s": "compute",
+    "exposed_tp_s": "exposed tensor-parallel communication",
+    "exposed_cp_s": "exposed context-parallel communication",
+    "exposed_ep_s": "exposed expert-parallel communication",
+    "exposed_pp_s": "exposed pipeline communication",
+    "exposed_dp_s": "exposed data-parallel communication",
+    "exposed_other_s": "other exposed communication",
+    "idle_s": "idle time (bubble, waiting)",
+}
+_NEGLIGIBLE = 0.01  # of the total difference: parts below it are left out of the sentence
+
+
+def optimum(
+    rows: Sequence[Row], rules: Rules, dimensions: Sequence[str], traces: Path, configs: Path
+) -> dict[str, Any]:
+    """The content of ``optimum.yaml``: an entry an environment, the headline first.
+
+    Args:
+        rows: rows of ``results.csv``.
+        dimensions: columns that describe a design (environment left out).
+        traces, configs: folders that hold a folder for each plan and each configuration.
+    """
+    entries = []
+    for environment in environments(rules):
+        ranked = contenders(rows, rules, environment)
+        winner = best(ranked)
+        entry: dict[str, Any] = {"environment": dict(environment)}
+        if winner is None:
+            entry["point_id"] = None
+            entry["why"] = "no point of this environment was simulated with status ok"
+        else:
+            entry.update(_describe(winner, dimensions, traces, configs))
+            baselines = {name: baseline_row(ranked, rules, name) for name in rules.baselines}
+            entry["speedup_pct"] = {
+                name: round(100.0 * (row[TIME] / winner[TIME] - 1.0), 4) for name, row in baselines.items() if row
+            }
+            against = next(((name, row) for name, row in baselines.items() if row), None)
+            if against is not None:
+                entry["why"] = explain(winner, *against, dimensions)
+        entries.append(entry)
+    return {"objective": TIME, "environments": entries}
+
+
+def explain(winner: Row, name: str, baseline: Row, dimensions: Sequence[str]) -> dict[str, Any]:
+    """What the winner does differently from a baseline and which part of the iteration time that saves."""
+    changed = {
+        key: {"from": baseline.get(key), "to": winner.get(key)}
+        for key in dimensions
+        if baseline.get(key) != winner.get(key)
+    }
+    saved = {
+        part: baseline[part] - winner[part]
+        for part in PARTS
+        if baseline.get(part) is not None and winner.get(part) is not None
+    }
+    return {
+        "against": name,
+        "point_id": baseline["point_id"],
+        "iteration_time_s": baseline[TIME],
+        "changed": changed,
+        "seconds_saved": {part.removesuffix("_s"): round(value, 6) for part, value in saved.items()},
+        "summary": _sentence(winner, name, baseline, changed, saved),
+    }
+
+
+def _sentence(winner: Row, name: str, baseline: Row, changed: Mapping[str, Any], saved: Mapping[str, float]) -> str:
+    gain = baseline[TIME] - winner[TIME]
+    if not changed:
+        return f"{name} is the best design of this environment"
+    turned = ", ".join(f"{key} {change['from']} -> {change['to']}" for key, change in changed.items())
+    text = f"{100.0 * gain / winner[TIME]:.2f} % faster than {name} ({turned})"
+    moved = sorted(saved.items(), key=lambda item: -abs(item[1]))
+    words = [
+        f"{abs(value):.3f} s {'less' if value > 0 else 'more'} {_WORDS[part]}"
+        for part, value in moved
+        if abs(value) > _NEGLIGIBLE * max(abs(gain), 1e-9)
+    ]
+    return f"{text}: {', '.join(words)}" if words else text
+
+
+def _describe(row: Row, dimensions: Sequence[str], traces: Path, configs: Path) -> dict[str, Any]:
+    workload, config = traces / row["plan_id"], configs / row["config_id"]
+    command = (
+        f"scaleacross sim --workload-configuration={workload}/workload --system-configuration={config}/system.json"
+        f" --remote-memory-configuration={config}/memory.json --network-configuration={config}/network.yml"
+    )
+    return {
+        "point_id": row["point_id"],
+        "design": {key: row[key] for key in dimensions if row.get(key) not in (None, "")},
+        **{key: row[key] for key in _MEASURES if row.get(key) is not None},
+        "traces": str(workload),
+        "configuration": str(config),
+        "command": command,
+    }

@@ -1,0 +1,233 @@
+"""What Snakemake needs before the DAG exists: the designed study as batches of jobs on disk.
+
+``prepare`` enumerates and checks every point and writes ``results/<study>/design/``, unless nothing it depends on has
+changed since last time. Files are rewritten only when their content changes, so an edit reruns the batches it touches
+and no others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidInput, ScaleAcrossError, did_you_mean
+from ..files import package_digest, short_hash, write_atomic
+from .schema import STUDIES, study_path
+
+INPUT_FOLDERS = ("config/models", "config/clusters", "config/accelerators", "templates")
+SETTINGS: dict[str, Any] = {
+    "study": "llama3-405b-2dc",
+    "results": "results",
+    "astra_configs": "astra_configs",
+    "astra_sim": None,
+    "batches": "auto",
+    "overrides": [],
+}
+# Rooms whose code decides a step's output: its rule reruns when one of them changes, and only then.
+PLAN_ROOMS = ("model", "cluster", "plan", "schedule", "trace")
+STEP_CODE = {
+    "design": (*PLAN_ROOMS, "astra", "study"),
+    "trace": (*PLAN_ROOMS, "study.traces", "cli.trace"),
+    "render": ("cli.render",),
+    "simulate": ("engine", "astra", "validate", "search.evaluate", "search.batch", "search.isolate", "cli.simulate"),
+    "aggregate": ("study.tables", "study.provenance", "search.table", "report.columns", "cli.aggregate", "cli.columns"),
+    "select": ("study.tables", "search.select", "search.optimum", "report.columns", "cli.select", "cli.columns"),
+    "report": ("report", "schedule", "plan", "cli.report"),
+    "verdict": ("study.tables", "search.verdict", "cli.verdict"),
+}
+PLANS_A_BATCH = 16
+MIN_BATCHES, MAX_BATCHES = 8, 256
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A designed study as the rules see it.
+
+    Attributes:
+        name: of the study, and of its folder under results.
+        batches: three-digit numbers of the batches that have work.
+        digests: step -> hash of the code it runs.
+        astra_sim_option: ``--astra-sim PATH`` for the binary, or nothing.
+    """
+
+    name: str
+    batches: tuple[str, ...]
+    digests: Mapping[str, str]
+    astra_sim_option: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``config/config.yaml``."""
+
+    studies: tuple[str, ...]
+    results: Path
+    astra_configs: Path
+    astra_sim: Path | None
+    batches: int | None
+    overrides: tuple[str, ...]
+
+
+def read_settings(config: Mapping[str, Any]) -> Settings:
+    """Settings from the mapping of ``config/config.yaml`` (and Snakemake's ``--config``).
+
+    Raises:
+        InvalidInput: E-CONFIG for an unknown key or a value of the wrong kind.
+    """
+    for key in config:
+        if key not in SETTINGS:
+            raise InvalidInput("E-CONFIG", f"config/config.yaml: unknown key {key!r}", did_you_mean(key, SETTINGS))
+    values = {**SETTINGS, **config}
+    studies = values["study"] if isinstance(values["study"], list) else [values["study"]]
+    overrides = values["overrides"] if isinstance(values["overrides"], list) else [values["overrides"]]
+    batches = values["batches"]
+    if batches != "auto" and (not isinstance(batches, int) or not 1 <= batches <= 999):
+        raise InvalidInput("E-CONFIG", f"batches is {batches!r}", "write auto or a number from 1 to 999")
+    if not studies or not all(isinstance(study, str) and study for study in studies):
+        raise InvalidInput("E-CONFIG", f"study is {values['study']!r}", "name a file of config/studies")
+    binary = values["astra_sim"] or os.environ.get("ASTRA_SIM")
+    return Settings(
+        studies=tuple(studies),
+        results=Path(values["results"]),
+        astra_configs=Path(values["astra_configs"]),
+        astra_sim=Path(binary) if binary else None,
+        batches=None if batches == "auto" else batches,
+        overrides=tuple(str(override) for override in overrides),
+    )
+
+
+def settings_from_file(
+    path: Path, study: str | None = None, results: Path | None = None, overrides: Iterable[str] = ()
+) -> Settings:
+    """Settings from ``config/config.yaml`` for the commands, with what the command line changes.
+
+    Raises:
+        InvalidInput: E-CONFIG, or E-FILE / E-YAML for the file.
+    """
+    from ..schema import read_yaml
+
+    config = dict(read_yaml(path) or {})
+    if study is not None:
+        config["study"] = study
+    if results is not None:
+        config["results"] = str(results)
+    config["overrides"] = [*config.get("overrides", []), *overrides]
+    return read_settings(config)
+
+
+def prepare_all(config: Mapping[str, Any]) -> dict[str, Flow]:
+    """Every study of the configuration, by name.
+
+    Raises:
+        ScaleAcrossError: whatever is wrong with a study or its inputs.
+    """
+    settings = read_settings(config)
+    flows = [prepare(study, settings) for study in settings.studies]
+    return {flow.name: flow for flow in flows}
+
+
+def prepare_for_snakemake(config: Mapping[str, Any]) -> dict[str, Flow]:
+    """``prepare_all`` with errors as Snakemake shows them: one line and no traceback."""
+    from snakemake.exceptions import WorkflowError  # type: ignore[import-untyped]
+
+    try:
+        return prepare_all(config)
+    except ScaleAcrossError as error:
+        raise WorkflowError(str(error)) from None
+
+
+def command_on_path() -> None:
+    """Let the rules find ``scaleacross`` when Snakemake was started by its path, without activating its environment."""
+    folder = str(Path(sys.executable).parent)
+    search = os.environ.get("PATH", "").split(os.pathsep)
+    if folder not in search:
+        os.environ["PATH"] = os.pathsep.join([folder, *search])
+
+
+def prepare(name: str, settings: Settings, studies: Path = STUDIES) -> Flow:
+    """Design a study, unless its files and the code that designs are what they were; see the module's text."""
+    key = design_key(study_path(name, studies), settings)
+    for known in settings.results.glob("*/design/study.json"):
+        content = _read_json(known)
+        if content.get("key") == key:
+            return _flow(content, settings)
+    from .write import design_study
+
+    return _flow(design_study(name, settings, key, studies), settings)
+
+
+def design_key(study: Path, settings: Settings) -> str:
+    """Hash of everything that design depends on: study, overrides, models, clusters, templates, settings, code."""
+    digest = hashlib.sha256()
+    files = [file for folder in INPUT_FOLDERS for file in sorted(Path(folder).rglob("*")) if file.is_file()]
+    for file in [study, *files]:
+        digest.update(f"{file}\0".encode())
+        digest.update(file.read_bytes())
+    basis = [settings.batches, list(settings.overrides), str(settings.astra_configs), binary_digest(settings.astra_sim)]
+    digest.update(json.dumps(basis).encode())
+    digest.update(package_digest(*STEP_CODE["design"]).encode())
+    return digest.hexdigest()[:16]
+
+
+def binary_digest(binary: Path | None) -> str | None:
+    """Hash of the simulator binary, or None without one (a missing file is an error only where it is used)."""
+    if binary is None or not binary.is_file():
+        return None
+    return hashlib.sha256(binary.read_bytes()).hexdigest()[:12]
+
+
+def batch_count(plans: int, wanted: int | None) -> int:
+    """Batches a step is split into: a power of two, so that a study that grows a little keeps its batches."""
+    if wanted is not None:
+        return wanted
+    count = MIN_BATCHES
+    while count < MAX_BATCHES and count * PLANS_A_BATCH < plans:
+        count *= 2
+    return count
+
+
+def batch_of(plan_id: str, count: int) -> str:
+    """The batch of a plan, by a hash of its id: adding or removing other plans does not move it."""
+    return f"{int(short_hash(plan_id, 8), 16) % count:03d}"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """JSON, rewritten only when it changes."""
+    write_atomic(path, json.dumps(content, indent=1) + "\n", only_if_changed=True)
+
+
+def remove_stale(folder: Path, pattern: str, keep: Iterable[str]) -> None:
+    """Remove batch files of a design that had more batches, or others."""
+    kept = set(keep)
+    for file in folder.glob(pattern):
+        if file.name not in kept:
+            file.unlink()
+
+
+def _flow(content: Mapping[str, Any], settings: Settings) -> Flow:
+    digests = {step: package_digest(*rooms) for step, rooms in STEP_CODE.items()}
+    option = ""
+    if content["study"]["simulator"] == "astra-sim":
+        if settings.astra_sim is None or not os.access(settings.astra_sim, os.X_OK) or not settings.astra_sim.is_file():
+            shown = settings.astra_sim or "none"
+            raise InvalidInput(
+                "E-ASTRA-SIM",
+                f"simulator: astra-sim needs its analytical binary, and {shown} is no program",
+                "set astra_sim in config/config.yaml or the variable ASTRA_SIM",
+            )
+        option = f"--astra-sim '{settings.astra_sim}'"
+    return Flow(content["study"]["name"], tuple(content["batches"]), digests, option)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,191 @@
+"""From a point's values to a plan: degrees, placement, schedule and memory checked, and the plan as plain data.
+
+The plain form holds everything a trace depends on, so that the step that writes traces reads one file, and the hash of
+that form is the plan's id. What a plan does not hold (tier names, bandwidths) changes no trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ..cluster import Accelerator, Cluster
+from ..errors import Infeasible
+from ..model import Model, training_flops
+from ..plan.degrees import Parallelism, Training, parallelism_from
+from ..plan.dims import NetworkDim, Placement
+from ..plan.layers import layer_ranges, spread_layers
+from ..plan.memory import MemoryBreakdown, check_memory, stage_memory
+from ..plan.placement import place, world_error
+from ..plan.rules import micro_batches, validate
+from ..schedule import Schedule, build, parameters
+from ..units import GIB
+from .points import make_id
+
+PARALLELISM_KEYS = frozenset(item.name for item in fields(Parallelism)) - {"defaulted", "schedule_parameters"}
+TRAINING_KEYS = frozenset(item.name for item in fields(Training))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a point's plan is made for: model, training, cluster and its accelerator."""
+
+    model: Model
+    training: Training
+    cluster: Cluster
+    accelerator: Accelerator
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of the heaviest stage against what a GPU has, bytes."""
+
+    heaviest: MemoryBreakdown
+    limit: float
+
+    def columns(self) -> dict[str, Any]:
+        """Its columns in the results table."""
+        return {
+            "memory_gib": round(self.heaviest.total / GIB, 4),
+            "memory_stage": self.heaviest.stage,
+            "memory_limit_gib": round(self.limit / GIB, 4),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked plan: its id, plain form, placement, the work of a step, and its memory (which may not fit)."""
+
+    plan_id: str
+    content: Mapping[str, Any]
+    placement: Placement
+    work: Mapping[str, Any]
+    memory: Memory
+    problem: Infeasible | None
+
+
+def parallelism_of(values: Mapping[str, Any], gpus: int) -> Parallelism:
+    """The parallelism among a point's values; ``dp`` follows from the GPUs where it is not given.
+
+    Parameters that belong to the chosen schedule are handed to it; those of other schedules have no effect here.
+
+    Raises:
+        Infeasible: E-WORLD where tp * cp * pp does not divide the GPUs, or the degrees do not multiply to them.
+        InvalidInput: E-CHOICE, E-DEGREE, E-ORDER, E-SCHEDULE for a value that no plan can have.
+    """
+    own = {name: value for name, value in values.items() if name in PARALLELISM_KEYS}
+    schedule = str(own.get("schedule", Parallelism.schedule))
+    own["schedule_parameters"] = {name: values[name] for name in parameters(schedule) if name in values}
+    parallelism = parallelism_from(own, gpus)
+    if parallelism.world != gpus:
+        raise world_error(parallelism, gpus)
+    return parallelism
+
+
+def derived_names(setting: Setting, parallelism: Parallelism) -> dict[str, Any]:
+    """Values of the names that constraints may use besides the study's own.
+
+    Raises:
+        Infeasible: E-BATCH where the micro-batches are not whole.
+    """
+    model, training = setting.model, setting.training
+    return {
+        "gpus": setting.cluster.gpus,
+        "dp": parallelism.dp,
+        "micro_batches": micro_batches(training, parallelism),
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "vocabulary": model.vocab,
+        **asdict(training),
+    }
+
+
+def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
+    """Check and place a plan. One that only lacks memory comes back with its ``problem``, so that its need is known.
+
+    Raises:
+        Infeasible: the first rule, placement or schedule condition that is broken.
+    """
+    validate(setting.model, setting.training, parallelism, setting.cluster.gpus)
+    placement = place(parallelism, setting.cluster.tiers)
+    schedule = build_schedule(setting.training, parallelism)
+    stages = stage_memories(setting, parallelism, schedule)
+    accelerator = setting.accelerator
+    memory = Memory(max(stages, key=lambda stage: stage.total), accelerator.memory_bytes - accelerator.reserved_bytes)
+    problem: Infeasible | None = None
+    try:
+        check_memory(stages, accelerator)
+    except Infeasible as error:
+        problem = error
+    content = plan_content(setting, parallelism, placement)
+    tokens = setting.training.tokens
+    work = {
+        "gpus": setting.cluster.gpus,
+        "tokens": tokens,
+        "model_flops": training_flops(setting.model, tokens, setting.training.sequence_length),
+        "peak_flops": accelerator.peak(setting.training.precision),
+        "tiers": [dim.tier for dim in placement.dims],
+    }
+    return Plan(make_id(parallelism.as_dict(), content), content, placement, work, memory, problem)
+
+
+def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:
+    """The plan's pipeline schedule.
+
+    Raises:
+        Infeasible: the schedule's own rule with its values.
+    """
+    return build(
+        parallelism.schedule,
+        stages=parallelism.pp,
+        micro_batches=micro_batches(training, parallelism),
+        chunks=parallelism.chunks,
+        **dict(parallelism.schedule_parameters),
+    )
+
+
+def stage_memories(setting: Setting, parallelism: Parallelism, schedule: Schedule) -> list[MemoryBreakdown]:
+    """Memory of a rank of every pipeline stage at its peak."""
+    ranges = layer_ranges(spread_layers(setting.model.layers, parallelism))
+    stages = []
+    for stage, positions in enumerate(schedule.positions):
+        layers = [layer for position in positions for layer in ranges[position]]
+        stages.append(
+            stage_memory(
+                setting.model,
+                setting.training,
+                parallelism,
+                layers,
+                schedule.peak_in_flight[stage],
+                stage,
+                embedding=0 in positions,
+                head=schedule.depth - 1 in positions,
+            )
+        )
+    return stages
+
+
+def plan_content(setting: Setting, parallelism: Parallelism, placement: Placement) -> dict[str, Any]:
+    """Everything a trace depends on, as plain data (``read_plan`` is the inverse)."""
+    return {
+        "model": setting.model.model_dump(mode="json", exclude={"source"}),
+        "training": asdict(setting.training),
+        "parallelism": parallelism.as_dict(),
+        "dims": [[dim.size, dim.axis, list(dim.groups)] for dim in placement.dims],
+        "accelerator": {name: value for name, value in asdict(setting.accelerator).items() if name != "source"},
+    }
+
+
+def read_plan(content: Mapping[str, Any]) -> tuple[Model, Training, Parallelism, Placement, Accelerator]:
+    """The parts of a plan from its plain form. Tier names and shares, which no trace depends on, are not there."""
+    dims = tuple(NetworkDim(size, "", axis, 1.0, tuple(groups)) for size, axis, groups in content["dims"])
+    return (
+        Model.model_validate(content["model"]),
+        Training(**content["training"]),
+        parallelism_from(content["parallelism"]),
+        Placement(dims),
+        Accelerator(**content["accelerator"]),
+    )
