@@ -5,7 +5,7 @@
 0.375
 """
 
-from . import bidirectional, classic, vshape, zero_bubble  # noqa: F401  they register their schedules
+from . import bidirectional, classic, latency, vshape, zero_bubble  # noqa: F401  they register their schedules
 from .actions import Action, Schedule, action, looped_positions, v_positions
 from .gantt import gantt_rows
 from .registry import build, names, parameters, register

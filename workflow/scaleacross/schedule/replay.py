@@ -6,6 +6,7 @@ nothing and links have no queue: a delay is latency plus transfer time. The pape
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,9 +89,9 @@ def replay(
         Deadlock: E-SCHEDULE-DEADLOCK with an action that never starts and what it waits for.
         InvalidInput: E-REPLAY for durations or delays that are negative or of another shape.
     """
-    costs = [_per_position(schedule, name, value) for name, value in zip("fbw", (f, b, w), strict=True)]
-    pairs = None if overlapped is None else _per_position(schedule, "overlapped", overlapped)
-    delays = _delay_rows(schedule, delay)
+    costs = [as_durations(name, value, schedule.depth) for name, value in zip("fbw", (f, b, w), strict=True)]
+    pairs = None if overlapped is None else as_durations("overlapped", overlapped, schedule.depth)
+    delays = as_delay_rows(delay, schedule.stages)
     launches = [_launches(schedule, rank, costs, pairs, delays) for rank in range(schedule.stages)]
     starts, ends, busy = _run(schedule, launches)
     return Replay(schedule, starts, ends, busy)
@@ -203,27 +204,32 @@ def _check_finished(schedule: Schedule, starts: tuple[list[float], ...]) -> None
             )
 
 
-def _per_position(schedule: Schedule, name: str, value: Durations) -> list[float]:
-    values = [float(value)] * schedule.depth if isinstance(value, int | float) else [float(item) for item in value]
-    if len(values) != schedule.depth or min(values) < 0:
-        clash = (
-            f"{name} has {len(values)} durations, least {min(values, default=0)}, for {schedule.depth} virtual stages"
-        )
-        raise InvalidInput("E-REPLAY", clash, "give one number, or one a virtual stage, none negative")
+def as_durations(name: str, value: Durations, depth: int) -> list[float]:
+    """One duration a position.
+
+    Raises:
+        InvalidInput: E-REPLAY for another number of them, a negative one, or one that isn't finite.
+    """
+    values = [float(value)] * depth if isinstance(value, int | float) else [float(item) for item in value]
+    if len(values) != depth or not all(0 <= item < math.inf for item in values):
+        clash = f"{name} has {len(values)} durations, from {min(values, default=0)}, for {depth} virtual stages"
+        raise InvalidInput("E-REPLAY", clash, "give one number, or one a virtual stage, finite and not negative")
     return values
 
 
-def _delay_rows(schedule: Schedule, delay: Delays) -> list[list[float]]:
-    """``[from][to]`` with a zero diagonal."""
-    stages = schedule.stages
+def as_delay_rows(delay: Delays, stages: int) -> list[list[float]]:
+    """``[from][to]`` with a zero diagonal.
+
+    Raises:
+        InvalidInput: E-REPLAY for another shape, a negative delay, or one that isn't finite.
+    """
     if isinstance(delay, int | float):
         rows = [[float(delay)] * stages for _ in range(stages)]
     else:
         rows = [[float(item) for item in row] for row in delay]
-    if [len(row) for row in rows] != [stages] * stages or min(map(min, rows)) < 0:
-        raise InvalidInput(
-            "E-REPLAY", f"delay is not {stages} x {stages} numbers of at least 0", "give one a pair of ranks"
-        )
+    if [len(row) for row in rows] != [stages] * stages or not all(0 <= item < math.inf for row in rows for item in row):
+        clash = f"delay is not {stages} x {stages} finite numbers of at least 0"
+        raise InvalidInput("E-REPLAY", clash, "give one number, or a row a sending rank with one a receiving rank")
     for rank in range(stages):
         rows[rank][rank] = 0.0
     return rows
