@@ -1,0 +1,278 @@
+"""What the traces of a plan's stages have in common: units, instantiated recipes, groups, message sizes and tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from ..cluster.accelerator import Accelerator
+from ..model import Model
+from ..plan.degrees import Parallelism, Training
+from ..plan.memory import shard_of
+from ..plan.placement import Placement
+from ..schedule import Action, Schedule
+from .columns import ALL_GATHER
+from .groups import GroupNames
+from .recipe import COMPUTE, INPUT, Kitchen, Recipe, Step, join
+from .units import Transfer, Unit, gathers, reductions, stage_units, tied_bytes, without_tied_table
+
+__all__ = ["COMPUTE", "INPUT", "Context", "Program", "Twin"]
+
+_NOTHING = Recipe((), (INPUT,))
+
+
+class ProgramStep(NamedTuple):
+    """A recipe's step ready to be emitted: everything but micro-batch, chunk and node ids."""
+
+    comm_type: int
+    axis: str
+    suffix: str
+    num_ops: int
+    size: int
+    group: str
+    after: tuple[int, ...]
+
+
+class Program(NamedTuple):
+    """A recipe ready to be emitted."""
+
+    steps: tuple[ProgramStep, ...]
+    ends: tuple[int, ...]
+
+
+class Twin(NamedTuple):
+    """Another holder of the same weights: its rank, the bytes sent each way, the tag."""
+
+    peer: int
+    size: int
+    tag: int
+
+
+@dataclass(frozen=True)
+class Context:
+    """A plan to write: what is trained, how it is split, where it lies, in which order it runs."""
+
+    model: Model
+    training: Training
+    parallelism: Parallelism
+    placement: Placement
+    schedule: Schedule
+    accelerator: Accelerator
+
+    # -- units and recipes --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kitchen(self) -> Kitchen:
+        """Maker of recipes."""
+        shard = shard_of(self.training, self.parallelism)
+        precision = self.training.precision
+        return Kitchen(self.model, self.parallelism, self.placement, shard, self.accelerator, precision)
+
+    @cached_property
+    def positions(self) -> tuple[tuple[Unit, ...], ...]:
+        """Units of every virtual stage."""
+        return stage_units(self.model, self.parallelism)
+
+    @cached_property
+    def _chunk_units(self) -> list[tuple[tuple[Unit, ...], ...]]:
+        result = []
+        ends = {0, self.schedule.depth - 1}
+        for row in self.schedule.positions:
+            shares_table = self.model.tied_embeddings and ends <= set(row)
+            chunks = []
+            for position in row:
+                units = self.positions[position]
+                if shares_table and units[-1].label == "head":
+                    units = (*units[:-1], without_tied_table(units[-1], self.model, self.parallelism))
+                chunks.append(units)
+            result.append(tuple(chunks))
+        return result
+
+    def chunk_units(self, stage: int) -> tuple[tuple[Unit, ...], ...]:
+        """``[chunk]`` -> units of a pipeline rank."""
+        return self._chunk_units[stage]
+
+    @cached_property
+    def _programs(self) -> dict[tuple[int, int, str], Program]:
+        return {}
+
+    @cached_property
+    def _recipes(self) -> dict[tuple[bool, int, str], Recipe]:
+        return {}
+
+    def program(self, stage: int, chunk: int, index: int, phase: str) -> Program:
+        """Steps of one unit for a phase: F, B (input gradients), BW (both) or W."""
+        key = (self.schedule.positions[stage][chunk], index, phase)
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = self._instantiate(self._unit_recipe(self.positions[key[0]][index], phase))
+        return program
+
+    def fused(self, stage: int, chunk: int, phase: str) -> Program:
+        """A whole virtual stage as one compute block, the collectives of a kind before and after it summed."""
+        key = (self.schedule.positions[stage][chunk], -1, phase)
+        program = self._programs.get(key)
+        if program is None:
+            units = self.positions[key[0]]
+            ordered = units if phase == "F" else units[::-1]
+            recipe = _fuse(join(self._unit_recipe(unit, phase) for unit in ordered))
+            program = self._programs[key] = self._instantiate(recipe)
+        return program
+
+    def _unit_recipe(self, unit: Unit, phase: str) -> Recipe:
+        if unit.label == "embedding":
+            return _NOTHING if phase == "W" else self.kitchen.embedding("F" if phase == "F" else "B")
+        if unit.label == "head":
+            return self.kitchen.head(phase)
+        layers = unit.layers if phase == "F" else unit.layers[::-1]
+        return join(_renamed(self._layer_recipe(layer, phase), f"l{layer}.") for layer in layers)
+
+    def _layer_recipe(self, layer: int, phase: str) -> Recipe:
+        span = self.model.attention_span(layer, self.training.sequence_length)
+        key = (self.model.is_moe(layer), span, phase)
+        if key not in self._recipes:
+            kitchen = self.kitchen
+            if phase == "F":
+                recipe = kitchen.forward(layer)
+            else:
+                recipe = kitchen.weight(layer) if phase == "W" else kitchen.backward(layer, phase == "BW")
+            self._recipes[key] = recipe
+        return self._recipes[key]
+
+    def _instantiate(self, recipe: Recipe) -> Program:
+        steps = tuple(
+            ProgramStep(
+                step.comm_type,
+                step.axis,
+                step.name,
+                step.num_ops,
+                step.size,
+                step.group,
+                step.after,
+            )
+            for step in recipe.steps
+        )
+        return Program(steps, recipe.ends)
+
+    @cached_property
+    def names(self) -> GroupNames:
+        """How collectives name their groups."""
+        return GroupNames(self.placement, self.parallelism.flat_rings)
+
+    @cached_property
+    def static_order(self) -> bool:
+        """Whether collectives keep one fixed order on every rank (see ``trace.stage``)."""
+        return self.names.comm_groups() is not None
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def gathers_messages(self) -> bool:
+        """Whether a boundary is sent as 1 / tp and gathered on arrival."""
+        parallelism = self.parallelism
+        return parallelism.scatter_gather and parallelism.tp > 1 and not self.kitchen.shard.sequence_parallel
+
+    @cached_property
+    def message_bytes(self) -> int:
+        """Bytes a rank sends to the next stage for one micro-batch: its part of the residual stream."""
+        shard = self.kitchen.shard
+        whole = shard.residual_tokens * self.model.hidden * shard.bytes_per_element
+        return whole // self.parallelism.tp if self.gathers_messages else whole
+
+    def tag(self, step: Action, position: int) -> int:
+        """Tag of the message that arrives at a position: distinct by direction, micro-batch and receiving chunk."""
+        return 2 * (step.micro_batch * self.schedule.depth + position) + (2 if step.kind == "F" else 1)
+
+    def twins(self, stage: int, rank: int, chunk: int, unit: Unit) -> list[Twin]:
+        """Other holders of a unit's weights inside the pipeline.
+
+        DualPipe's second copy of a stage, and the other end of tied embeddings. Two holders add their gradients by
+        sending each other the whole: the bytes of an all-reduce of two.
+        """
+        schedule, parallelism = self.schedule, self.parallelism
+        position, first_tag = schedule.positions[stage][chunk], 2 * schedule.micro_batches * schedule.depth + 3
+        peers: list[Twin] = []
+        if schedule.weight_copies > 1:
+            other = next(
+                row
+                for row, places in enumerate(schedule.positions)
+                for c, place in enumerate(places)
+                if place == position and (row, c) != (stage, chunk)
+            )
+            size = (unit.dense + unit.expert) * parallelism.gradient_bytes
+            index = [item.label for item in self.positions[position]].index(unit.label)
+            tag = first_tag + 1 + position * self.model.layers + index
+            peers.append(Twin(self.placement.stage_rank(rank, other), size, tag))
+        if self.model.tied_embeddings and unit.label in ("embedding", "head"):
+            copy = chunk // schedule.chunks
+            far = schedule.depth - 1 if unit.label == "embedding" else 0
+            other = next(
+                row
+                for row, places in enumerate(schedule.positions)
+                for c, place in enumerate(places)
+                if place == far and c // schedule.chunks == copy
+            )
+            if other != stage:
+                peer = self.placement.stage_rank(rank, other)
+                peers.append(Twin(peer, tied_bytes(self.model, parallelism), first_tag))
+        return peers
+
+    # -- data parallelism ---------------------------------------------------------------------------------------------
+
+    @property
+    def prefetch(self) -> bool:
+        """Whether parameters are gathered ahead of their use."""
+        return self.parallelism.dp_overlap == "prefetch"
+
+    @property
+    def reduce_always(self) -> bool:
+        """Whether gradients are reduced after every micro-batch, so that none is held whole (ZeRO-2)."""
+        return self.parallelism.dp_sharding == "zero2"
+
+    @cached_property
+    def gather_mode(self) -> str:
+        """When parameters are gathered: ``never``, before the ``first`` use, ``every`` use, or ``after`` the step."""
+        sharding = self.parallelism.dp_sharding
+        if sharding == "ddp":
+            return "never"
+        if sharding in ("zero1", "zero2"):
+            return "first" if self.prefetch else "after"
+        return "every" if sharding == "fsdp-reshard" else "first"
+
+    def gathers(self, unit: Unit) -> tuple[Transfer, ...]:
+        """Parameter all-gathers of a unit."""
+        return gathers(unit, self.training.element_bytes, self.placement)
+
+    def reductions(self, unit: Unit) -> tuple[tuple[Transfer, ...], ...]:
+        """Gradient collectives of a unit."""
+        return reductions(unit, self.parallelism, self.placement)
+
+
+def _renamed(recipe: Recipe, prefix: str) -> Recipe:
+    return Recipe(tuple(step._replace(name=prefix + step.name) for step in recipe.steps), recipe.ends)
+
+
+def _fuse(recipe: Recipe) -> Recipe:
+    """One compute block between the gathers before it and the other collectives after it, in one chain."""
+    totals: dict[tuple[str, int, str], Step] = {}
+    ops = size = 0
+    for step in recipe.steps:
+        if step.comm_type == COMPUTE:
+            ops, size = ops + step.num_ops, size + step.size
+            continue
+        key = (step.axis, step.comm_type, step.group)
+        known = totals.get(key)
+        name = f"block.{len(totals)}" if known is None else known.name
+        totals[key] = step._replace(name=name, size=step.size + (known.size if known else 0))
+    before = [step for step in totals.values() if step.comm_type == ALL_GATHER]
+    after = [step for step in totals.values() if step.comm_type != ALL_GATHER]
+    block = [Step("block", COMPUTE, ops, size, "", "", ())] if ops else []
+    chain = [*before, *block, *after]
+    steps = tuple(_after_only(step, index - 1) for index, step in enumerate(chain))
+    return Recipe(steps, (len(steps) - 1,))
+
+
+def _after_only(step: Step, index: int) -> Step:
+    """The step, depending on step ``index`` alone (``INPUT`` for -1)."""
+    return step._replace(after=(index,))
