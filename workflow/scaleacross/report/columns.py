@@ -1,7 +1,7 @@
 """The data dictionary: every column of ``results.csv`` and ``speedups.csv`` with its unit and meaning.
 
-The one place that knows them: the report prints it, the README shows it (``dictionary_markdown``), tests compare it with
-what the flow writes. Columns of ``results.csv`` that are not here are the study's dimensions, one column each.
+The one place that knows them: the report prints it, the README shows it (``dictionary_markdown``), tests compare it
+with what the flow writes. Columns of ``results.csv`` that are not here are the study's dimensions, one column each.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ IDENTITY = (
     _text("point_id", "design point: a slug and a short hash of its values"),
     _text(
         "status",
-        "ok; infeasible (cannot be built or does not fit in memory); unphysical (faster than its links allow: cannot win); "
-        "timeout, deadlock, crash, invalid (the simulation failed)",
+        "ok; infeasible (cannot be built or does not fit in memory); unphysical (faster than its links allow: "
+        "cannot win); timeout, deadlock, crash, invalid (the simulation failed)",
     ),
     _text("reason", "why a point is not ok: an error id, the values that clash, the fix"),
 )

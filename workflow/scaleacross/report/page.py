@@ -1,0 +1,252 @@
+"""The page: findings as the plain values that ``templates/report.html.j2`` lays out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from .columns import Column, dictionary, sent_tier
+from .findings import PARTS, TIME, Findings, memory_use
+from .tables import Row, number_of, text_of
+from .words import (
+    PART_PHRASES,
+    design_words,
+    environment_text,
+    name_of,
+    number,
+    percent,
+    seconds,
+    short_label,
+    signed_percent,
+    speedup_sentence,
+    value_of,
+    why_sentences,
+)
+
+#: Rows of the table of points in the page; all of them are in results.csv.
+MOST_ROWS = 1000
+#: Of those, at least so many are kept for points that are not ok, when there are that many.
+LEAST_FAILED = 250
+
+NETWORK_MODELS = {
+    "unaware": "ASTRA-sim's congestion-unaware model: messages in flight at the same time do not slow one another down",
+    "aware": "ASTRA-sim's congestion-aware model: messages queue at each link",
+    "scaleacross": "ports serialise, oversubscribed uplinks are shared max-min fairly, communication streams overlap",
+}
+
+
+def context(findings: Findings, figures: Mapping[str, str], missing: Mapping[str, str]) -> dict[str, Any]:
+    """Everything the template needs. ``figures``: inline SVG by name; ``missing``: why a figure is not there."""
+    winner = findings.winner()
+    return {
+        "facts": findings.facts,
+        "figures": figures,
+        "missing": missing,
+        "counts": findings.counts(),
+        "total": len(findings.results.rows),
+        "ok": len(findings.best()),
+        "headline": environment_text(findings.headline),
+        "environments": len(findings.environments),
+        "varied": [
+            (name, name_of(name), [value_of(name, v) for v in findings.values[name]]) for name in findings.varied
+        ],
+        "fixed": [(name, name_of(name), value_of(name, value)) for name, value in findings.fixed.items()],
+        "verdict": None if winner is None else _verdict(findings, winner),
+        "comparison": None if winner is None else _comparison(findings, winner),
+        "speedups": _speedups(findings),
+        "reasons": _reasons(findings),
+        "table": _points(findings),
+        "training": {key.replace("_", " "): value for key, value in findings.facts.training.items()},
+        "dictionary": _dictionary(findings),
+    }
+
+
+def _verdict(findings: Findings, winner: Row) -> dict[str, Any]:
+    """The winner in words and in four numbers."""
+    comparisons, first = findings.against(), findings.first_baseline()
+    speedup = None if first is None else first.speedup
+    tiles = [(seconds(number_of(winner, TIME)), "an iteration", "")]
+    if first is not None:
+        tiles.append((signed_percent(speedup), f"training speed over {first.baseline}", ""))
+    tiles.append((percent(number_of(winner, "mfu")), "model FLOPs utilization", ""))
+    tiles.append((_tokens(number_of(winner, "tokens_per_s")), "tokens a second", ""))
+    memory = f"{number(number_of(winner, 'memory_gib'))} GiB"
+    tiles.append((memory, f"of {number(number_of(winner, 'memory_limit_gib'))} GiB on the heaviest stage", ""))
+    model = text_of(winner, "network_model")
+    return {
+        "design": design_words(findings, winner),
+        "point_id": text_of(winner, "point_id"),
+        "tiles": tiles,
+        "speedups": [speedup_sentence(item) for item in comparisons],
+        "why": [] if first is None else why_sentences(first),
+        "why_baseline": "" if first is None else first.baseline,
+        "no_baseline": not comparisons,
+        "model": model,
+        "model_text": NETWORK_MODELS.get(model, ""),
+        "simulator": text_of(winner, "simulator"),
+        "failed": sum(n for status, n in findings.counts().items() if status not in ("ok", "infeasible", "unphysical")),
+        "unphysical": findings.counts().get("unphysical", 0),
+    }
+
+
+def _tokens(value: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return number(value / size) + unit
+    return number(value)
+
+
+def _comparison(findings: Findings, winner: Row) -> dict[str, Any]:
+    """Winner and baselines side by side: dimensions that the study varies, then the measures."""
+    columns: list[tuple[str, Row]] = [("winner", winner)]
+    columns += [(item.baseline, item.point) for item in findings.against() if item.point is not None][:4]
+    points = [row for _, row in columns]
+    design = [
+        (name_of(name), [value_of(name, row[name]) for row in points], len({str(row[name]) for row in points}) > 1)
+        for name in (*findings.varied, *findings.facts.derived)
+    ]
+    measures: list[tuple[str, list[str]]] = [
+        ("iteration time", [seconds(number_of(row, TIME)) for row in points]),
+        ("tokens a second", [_tokens(number_of(row, "tokens_per_s")) for row in points]),
+        ("TFLOP/s a GPU", [number(number_of(row, "tflops_per_gpu")) for row in points]),
+        ("model FLOPs utilization", [percent(number_of(row, "mfu")) for row in points]),
+        ("memory, heaviest stage (GiB)", [_memory(row) for row in points]),
+    ]
+    for part in PARTS:
+        if any(number_of(row, part) > 1e-4 * number_of(row, TIME) for row in points):
+            measures.append(
+                (PART_PHRASES[part], [seconds(number_of(row, part), like=number_of(winner, TIME)) for row in points])
+            )
+    for name in findings.results.columns:
+        tier = sent_tier(name)
+        if tier and any(number_of(row, name) > 0 for row in points):
+            measures.append((f"sent a GPU over {tier} (GB)", [number(number_of(row, name)) for row in points]))
+    measures.append(("time over lower bound", [number(number_of(row, "bound_ratio")) for row in points]))
+    return {"names": [name for name, _ in columns], "ids": [text_of(row, "point_id") for row in points],
+            "design": design, "measures": measures}  # fmt: skip
+
+
+def _memory(row: Row) -> str:
+    return f"{number(number_of(row, 'memory_gib'))} of {number(number_of(row, 'memory_limit_gib'))}"
+
+
+def _speedups(findings: Findings) -> dict[str, Any]:
+    """The best design of each environment and its speedup over each baseline."""
+    baselines = list(dict.fromkeys(item.baseline for item in findings.comparisons))
+    found = {(tuple(item.environment.values()), item.baseline): item.speedup for item in findings.comparisons}
+    rows = []
+    for environment in findings.environments:
+        best = findings.winner(environment)
+        rows.append(
+            {
+                "environment": list(environment.values()),
+                "best": "no ok point" if best is None else short_label(best, findings.varied),
+                "time": "–" if best is None else seconds(number_of(best, TIME)),
+                "speedups": [signed_percent(found.get((tuple(environment.values()), name))) for name in baselines],
+            }
+        )
+    wanted = {name: _definition(values) for name, values in findings.facts.baselines.items()}
+    return {
+        "spread": _spread(findings, baselines),
+        "baselines": baselines,
+        "environment": [name_of(name) for name in findings.environment],
+        "rows": rows,
+        "definitions": [(name, wanted.get(name, "")) for name in (baselines or wanted)],
+    }
+
+
+def _definition(values: Mapping[str, object]) -> str:
+    """What a baseline is, in words."""
+    if "best_of" in values:
+        members = values["best_of"] if isinstance(values["best_of"], list) else [values["best_of"]]
+        return "the best of " + ", ".join(str(member) for member in members)
+    fixed = ", ".join(f"{name_of(key)} {value_of(key, value)}" for key, value in values.items())
+    return "the best feasible point" + (f" with {fixed}" if fixed else "")
+
+
+def _spread(findings: Findings, baselines: list[str]) -> list[str]:
+    """Range and median of the speedup over each baseline, where there are environments enough to have them."""
+    told = []
+    for name in baselines:
+        found = sorted(i.speedup for i in findings.comparisons if i.baseline == name and i.speedup is not None)
+        if len(found) > 2:
+            low, middle, high = signed_percent(found[0]), signed_percent(median(found)), signed_percent(found[-1])
+            told.append(f"Over {name}, in {len(found)} environments: {low} to {high}, median {middle}.")
+    return told
+
+
+def _reasons(findings: Findings) -> dict[str, Any]:
+    reasons, miss = findings.reasons(), findings.closest_miss()
+    most = max((reason.count for reason in reasons), default=1)
+    closest = ""
+    if miss is not None:
+        closest = (
+            f"{number(number_of(miss, 'memory_gib'))} GiB of {number(number_of(miss, 'memory_limit_gib'))} GiB "
+            f"({signed_percent(memory_use(miss) - 1)})"
+        )
+    rows = [(reason, round(100 * reason.count / most, 1)) for reason in reasons]
+    return {
+        "rows": rows,
+        "total": sum(reason.count for reason in reasons),
+        "closest": closest,
+        "closest_id": "" if miss is None else text_of(miss, "point_id"),
+    }
+
+
+def _points(findings: Findings) -> dict[str, Any]:
+    """The table of points: what varies and the main measures; ok points of the headline first, fastest first."""
+    best = {}
+    for environment in findings.environments:
+        row = findings.winner(environment)
+        best[tuple(environment.values())] = float("nan") if row is None else number_of(row, TIME)
+    rows = _chosen_rows(findings)
+    names = [name for name in (*findings.environment, *findings.varied) if len(findings.values[name]) > 1]
+    marks = {id(item.point): item.baseline for item in findings.against()}
+    marks[id(findings.winner())] = "winner"
+    cells = []
+    for row in rows:
+        time = number_of(row, TIME)
+        over = time / best.get(tuple(text_of(row, name) for name in findings.environment), float("nan")) - 1
+        measures = [
+            (number(time, 4), time),
+            (signed_percent(over) if over else "best", over),
+            (percent(number_of(row, "mfu")), number_of(row, "mfu")),
+            (number(number_of(row, "memory_gib")), number_of(row, "memory_gib")),
+        ]
+        cells.append(
+            {
+                "id": text_of(row, "point_id"),
+                "status": text_of(row, "status"),
+                "mark": marks.get(id(row), ""),
+                "values": [value_of(name, row[name]) for name in names],
+                "measures": [(text, "" if value != value else f"{value:.6g}") for text, value in measures],
+                "reason": text_of(row, "reason"),
+            }
+        )
+    return {
+        "dimensions": [(name, name_of(name)) for name in names],
+        "measures": ["iteration time (s)", "over best", "MFU", "memory (GiB)"],
+        "rows": cells,
+        "left_out": len(findings.results.rows) - len(rows),
+        "statuses": list(findings.counts()),
+    }
+
+
+def _chosen_rows(findings: Findings) -> list[Row]:
+    head = findings.best()
+    inside = {id(row) for row in head}
+    ok = head + [row for row in findings.ok if id(row) not in inside]
+    counted = {id(row) for row in ok}
+    failed = [row for row in findings.results.rows if id(row) not in counted]
+    kept = max(MOST_ROWS - len(failed), MOST_ROWS - LEAST_FAILED)
+    ok = ok[:kept]
+    return ok + failed[: MOST_ROWS - len(ok)]
+
+
+def _dictionary(findings: Findings) -> list[Column]:
+    names = findings.results.columns
+    told = {name: Column(name, "", "dimension of the study: " + name_of(name)) for name in findings.dimensions}
+    told |= {name: Column(name, "", "environment of the study: " + name_of(name)) for name in findings.environment}
+    known = {column.name: column for column in dictionary(names)}
+    return [known.get(name) or told[name] for name in names]

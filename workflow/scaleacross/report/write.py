@@ -1,0 +1,101 @@
+"""Write ``results/<study>/report.html`` and the figures: one page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..files import write_atomic
+from . import figures as draw
+from . import gantt_figure
+from .findings import TIME, Findings, StudyFacts, load_findings
+from .gantt import Gantt
+from .page import context
+from .style import write_figure
+from .tables import number_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TEMPLATES = Path(__file__).parents[3] / "templates"
+
+
+def write_report(
+    folder: Path | str,
+    facts: StudyFacts,
+    gantts: Sequence[Gantt] = (),
+    output: Path | None = None,
+    templates: Path = TEMPLATES,
+) -> Path:
+    """Read the tables of ``folder`` (``results/<study>``), write its ``report.html`` and ``figures/*.svg, *.png``.
+
+    Args:
+        folder: holds ``results.csv`` and, when there is a baseline, ``speedups.csv``.
+        facts: what the tables do not say.
+        gantts: the winner's step first, then those to see beside it; none when there is nothing to draw.
+        output: the page, ``report.html`` in the folder unless given; figures go beside it.
+        templates: holds ``report.html.j2``.
+
+    Returns:
+        The path of the report.
+
+    Raises:
+        InvalidInput: E-RESULTS when the table is missing or not ours, E-WRITE when the folder cannot be written.
+    """
+    import jinja2
+    from markupsafe import Markup
+
+    folder = Path(folder)
+    output = output or folder / "report.html"
+    findings = load_findings(folder, facts)
+    drawn, missing = _draw(findings, [gantt for gantt in gantts if gantt.end > 0], output.parent / "figures")
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(templates),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = context(findings, {name: Markup(svg) for name, svg in drawn.items()}, missing)
+    write_atomic(output, environment.get_template("report.html.j2").render(page))
+    return output
+
+
+def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Draw what can be drawn: inline SVG by name, and for the others why not."""
+    winner, effects = findings.winner(), findings.effects()
+    best = 0.0 if winner is None else number_of(winner, TIME)
+    none = "No point is feasible, so there is nothing to draw."
+    plans: list[tuple[str, bool, str, Callable[[], Figure]]] = [
+        (
+            "speedups",
+            bool(draw.speedup_items(findings)),
+            "No feasible point matches a baseline, so there is no speedup to show.",
+            lambda: draw.speedups(findings),
+        ),
+        (
+            "breakdown",
+            draw.parts_known(findings),
+            "The simulator tells no parts of the time.",
+            lambda: draw.breakdown(findings),
+        ),
+        (
+            "pareto",
+            draw.memory_known(findings),
+            "No point has a memory figure.",
+            lambda: draw.pareto(findings, effects),
+        ),
+        ("effects", bool(effects), "The study varies no dimension.", lambda: draw.effects(effects, best)),
+        ("gantt", bool(gantts), "No timeline was kept of these points.", lambda: gantt_figure.whole(gantts)),
+        ("gantt-start", bool(gantts), "", lambda: gantt_figure.zoom(gantts)),
+    ]
+    drawn, missing = {}, {}
+    for name, possible, why_not, figure in plans:
+        if winner is not None and possible:
+            drawn[name] = write_figure(name, figure, folder)
+        else:
+            missing[name] = none if winner is None else why_not
+            for suffix in ("svg", "png"):  # one of an earlier run would contradict the report
+                (folder / f"{name}.{suffix}").unlink(missing_ok=True)
+    return drawn, missing
