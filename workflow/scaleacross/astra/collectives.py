@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..documents import Document, as_integer, read_mapping, shown
 from ..errors import InvalidInput, did_you_mean
-from .documents import Document, as_integer, read_mapping, shown
 
 # Chakra CollectiveCommType -> the key's stem in the system file.
 COLLECTIVE_KEYS = {0: "all-reduce", 2: "all-gather", 6: "all-to-all", 7: "reduce-scatter"}

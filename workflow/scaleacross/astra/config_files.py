@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..documents import Document, as_integer, as_number, read_mapping, shown
 from ..errors import InvalidInput
 from .collectives import COLLECTIVE_KEYS, Implementation, read_custom, read_implementations, read_per_node_custom
-from .documents import Document, as_integer, as_number, read_mapping, shown
 
 Groups = dict[int, tuple[int, ...]]
 PathLike = Path | str

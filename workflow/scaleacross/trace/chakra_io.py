@@ -310,25 +310,51 @@ def write_trace(path: Path | str, trace: Trace) -> None:
 
 def serialize_trace(trace: Trace) -> bytes:
     """The bytes of an ``.et`` file."""
+    encode = AttributeWriter(trace.pg_names, trace.involved_sets, trace.forms).encode
+    known: dict[Row, bytes] = {}
+    parts = [header(trace)]
+    for head, row in zip(node_heads(trace), attribute_rows(trace), strict=True):
+        block = known.get(row)
+        if block is None:
+            block = known[row] = encode(row)
+        size = len(head) + len(block)
+        parts += (VARINTS[size] if size < len(VARINTS) else varint(size), head, block)
+    return b"".join(parts)
+
+
+def header(trace: Trace) -> bytes:
+    """The GlobalMetadata message with its length."""
     metadata = default_metadata() if trace.metadata is None else trace.metadata
-    view, out = NodeView(), [varint(len(metadata)), metadata]
-    blocks = _attribute_blocks(trace)
+    return varint(len(metadata)) + metadata
+
+
+def frame(head: bytes, block: bytes) -> bytes:
+    """One node's message with its length."""
+    size = len(head) + len(block)
+    return (VARINTS[size] if size < len(VARINTS) else varint(size)) + head + block
+
+
+def node_heads(trace: Trace) -> list[bytes]:
+    """Each node serialized without its attributes, which come last in a message."""
+    view, extras = NodeView(), trace.extras
+    heads: list[bytes] = []
     data, ctrl = _pack(trace.data_ptr, trace.data_deps), _pack(trace.ctrl_ptr, trace.ctrl_deps)
-    columns = zip(
-        trace.ids.tolist(), trace.names, trace.types.tolist(), trace.duration_micros.tolist(), data, ctrl, blocks,
-        strict=True,
-    )  # fmt: skip
-    for row, (node, name, kind, duration, data_deps, ctrl_deps, block) in enumerate(columns):
+    columns = (trace.ids.tolist(), trace.names, trace.types.tolist(), trace.duration_micros.tolist(), data, ctrl)
+    for row, (node, name, kind, duration, data_deps, ctrl_deps) in enumerate(zip(*columns, strict=True)):
         view.id = node
         view.name = name
         view.type = kind
         view.duration_micros = duration
         view.data_deps = data_deps
         view.ctrl_deps = ctrl_deps
-        head = _with_extra(view, trace.extras[row]) if row in trace.extras else view.SerializeToString()
-        size = len(head) + len(block)
-        out += (VARINTS[size] if size < 4096 else varint(size), head, block)
-    return b"".join(out)
+        heads.append(_with_extra(view, extras[row]) if row in extras else view.SerializeToString())
+    return heads
+
+
+def attribute_rows(trace: Trace) -> list[Row]:
+    """Each node's attribute values and form, as :class:`AttributeWriter` takes them."""
+    columns = [trace.is_cpu_op, *(getattr(trace, name) for name in INT_COLUMNS), trace.comm_priority, trace.pg]
+    return list(zip(*(column.tolist() for column in (*columns, trace.involved, trace.form)), strict=True))
 
 
 def _with_extra(view: Any, extra: NodeExtra) -> bytes:
@@ -349,18 +375,3 @@ def _pack(pointers: Int64, nodes: Int64) -> list[bytes]:
     data, offsets = encode_varints(nodes)
     cuts = offsets[pointers].tolist()
     return [data[start:end] for start, end in pairwise(cuts)]
-
-
-def _attribute_blocks(trace: Trace) -> list[bytes]:
-    """Each row's serialized attributes; rows with equal values share one block."""
-    columns = [trace.is_cpu_op, *(getattr(trace, name) for name in INT_COLUMNS), trace.comm_priority, trace.pg]
-    rows = zip(*(column.tolist() for column in (*columns, trace.involved, trace.form)), strict=True)
-    encode = AttributeWriter(trace.pg_names, trace.involved_sets, trace.forms).encode
-    known: dict[Row, bytes] = {}
-    blocks: list[bytes] = []
-    for row in rows:
-        block = known.get(row)
-        if block is None:
-            block = known[row] = encode(row)
-        blocks.append(block)
-    return blocks

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import InvalidInput, did_you_mean
+from .errors import InvalidInput, did_you_mean
 
 EXTENSION = "x-scaleacross"
 _REPR = reprlib.Repr()
