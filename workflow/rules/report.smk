@@ -5,6 +5,7 @@ rule report:
         optimum="<results>/{study}/optimum.yaml",
         speedups="<results>/{study}/speedups.csv",
         study="<results>/{study}/design/study.json",
+        provenance="<results>/{study}/provenance.yaml",
     output:
         html="<results>/{study}/report.html",
     log:

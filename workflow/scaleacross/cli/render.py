@@ -19,7 +19,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write ``<folder>/<config_id>/`` with every file of a configuration, as the design step rendered and parsed it back."""
+    """Write ``<folder>/<config_id>/`` with the files that the design step rendered and parsed back."""
     from ..astra.render import write_config
     from ..files import write_atomic
 

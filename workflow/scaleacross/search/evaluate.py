@@ -25,7 +25,7 @@ AXES = ("tp", "cp", "ep", "pp", "dp", "other")
 
 @dataclass(frozen=True)
 class Pair:
-    """What a row is about. ``work`` is the plan's work as JSON (see ``measures``), ``provenance`` a hash of its causes."""
+    """What a row is about. ``work`` is the plan's work as JSON (see ``measures``), ``provenance`` hashes its causes."""
 
     plan_id: str
     config_id: str

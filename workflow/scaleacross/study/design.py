@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,11 +117,17 @@ class Designer:
         dims = [[dim.size, dim.tier, dim.axis, dim.share] for dim in plan.placement.dims]
         relevant = self.cluster_variables | self.config_variables
         used = {name: value for name, value in values.items() if name in relevant}
-        key = canonical_json([dims, used, setting.training.precision])
+        flat = plan.content["parallelism"]["flat_rings"]
+        key = canonical_json([dims, used, setting.training.precision, flat])
         if key not in self._configs:
             try:
                 files = render_config(
-                    plan.placement.dims, setting.cluster, setting.accelerator, values, setting.training.precision
+                    plan.placement.dims,
+                    setting.cluster,
+                    setting.accelerator,
+                    values,
+                    setting.training.precision,
+                    plan.groups,
                 )
                 self._configs[key] = (f"{len(dims)}d-{config_digest(files)}", files)
             except Infeasible as error:
@@ -216,8 +222,9 @@ def inert_dimensions(study: Study, rows: Sequence[Mapping[str, Any]]) -> Iterato
             yield name
 
 
-def assumptions(designed: Designed) -> Iterable[dict[str, str]]:
-    """What the numbers rest on without a source, for the report: from the cluster's notes."""
-    for note in designed.cluster.assumptions():
-        subject = f"{designed.cluster.name}: {note.tier} {note.field}".replace(":  ", ": ")
-        yield {"subject": subject, "text": f"{note.value}: {note.text}"}
+def notes_of(designed: Designed, assumed: bool) -> Iterator[dict[str, str]]:
+    """What the cluster's numbers rest on, for the report: assumptions, or sources."""
+    for note in designed.cluster.sources():
+        if note.is_assumption is assumed:
+            subject = " ".join(part for part in (designed.cluster.name, note.tier, note.field) if part)
+            yield {"subject": f"{subject} = {note.value}", "text": note.text}

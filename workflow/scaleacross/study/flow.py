@@ -38,7 +38,7 @@ STEP_CODE = {
     "simulate": ("engine", "astra", "validate", "search.evaluate", "search.batch", "search.isolate", "cli.simulate"),
     "aggregate": ("study.tables", "study.provenance", "search.table", "report.columns", "cli.aggregate", "cli.columns"),
     "select": ("study.tables", "search.select", "search.optimum", "report.columns", "cli.select", "cli.columns"),
-    "report": ("report", "schedule", "plan", "cli.report"),
+    "report": ("report", "engine", "astra", "cli.report"),
     "verdict": ("study.tables", "search.verdict", "cli.verdict"),
 }
 PLANS_A_BATCH = 16

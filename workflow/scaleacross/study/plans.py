@@ -6,7 +6,7 @@ that form is the plan's id. What a plan does not hold (tier names, bandwidths) c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..plan.memory import MemoryBreakdown, check_memory, stage_memory
 from ..plan.placement import place, world_error
 from ..plan.rules import micro_batches, validate
 from ..schedule import Schedule, build, parameters
+from ..trace.groups import GroupNames
 from ..units import GIB
 from .points import make_id
 
@@ -55,11 +56,15 @@ class Memory:
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked plan: its id, plain form, placement, the work of a step, and its memory (which may not fit)."""
+    """A checked plan: its id, plain form, placement, the work of a step, and its memory (which may not fit).
+
+    ``groups`` are the communicators of ``comm_groups.json``, None where every group is whole network dimensions.
+    """
 
     plan_id: str
     content: Mapping[str, Any]
     placement: Placement
+    groups: Mapping[str, Sequence[int]] | None
     work: Mapping[str, Any]
     memory: Memory
     problem: Infeasible | None
@@ -129,7 +134,8 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
         "peak_flops": accelerator.peak(setting.training.precision),
         "tiers": [dim.tier for dim in placement.dims],
     }
-    return Plan(make_id(parallelism.as_dict(), content), content, placement, work, memory, problem)
+    groups = GroupNames(placement, parallelism.flat_rings).comm_groups()
+    return Plan(make_id(parallelism.as_dict(), content), content, placement, groups, work, memory, problem)
 
 
 def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:

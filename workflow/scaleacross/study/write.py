@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..units import parse
-from .design import Designed, assumptions, design
+from .design import Designed, design, notes_of
 from .flow import Settings, batch_count, batch_of, binary_digest, remove_stale, write_json
 from .schema import STUDIES, load_study, study_path
 from .tables import write_csv
@@ -84,5 +84,6 @@ def study_content(designed: Designed, settings: Settings, key: str, run_settings
             "configurations": len(designed.configs),
             "runs": sum(len(configs) for configs in designed.pairs.values()),
         },
-        "assumptions": list(assumptions(designed)),
+        "assumptions": list(notes_of(designed, assumed=True)),
+        "sources": list(notes_of(designed, assumed=False)),
     }

@@ -1,0 +1,73 @@
+"""``scaleacross show``: a study's winner, its speedups over the baselines and where the report is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(subparsers: Any) -> None:
+    """Options of the command."""
+    parser = subparsers.add_parser("show", help="print a study's winner, its speedups and the report's path")
+    parser.add_argument("study", nargs="?", help="name or file of a study; default: that of config/config.yaml")
+    parser.add_argument("--config", type=Path, default=Path("config/config.yaml"), help="the flow's settings")
+    parser.add_argument("--results", type=Path, help="folder of results instead of that of the settings")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the summary of every study named."""
+    from ..study.flow import settings_from_file
+    from ..study.schema import load_study
+
+    settings = settings_from_file(args.config, study=args.study, results=args.results)
+    for name in settings.studies:
+        print(summary(settings.results / load_study(name, settings.overrides).name))
+    return 0
+
+
+def summary(folder: Path) -> str:
+    """The text for one finished study.
+
+    Raises:
+        InvalidInput: E-FILE when the study has no results yet.
+    """
+    from ..schema import read_yaml
+
+    optimum = read_yaml(folder / "optimum.yaml")
+    headline, *others = optimum["environments"]
+    lines = [f"study {optimum['study']}{_place(headline['environment'])}"]
+    lines += _winner(headline)
+    for entry in others:
+        gains = ", ".join(_gain(name, value) for name, value in entry.get("speedup_pct", {}).items())
+        lines.append(
+            f"{_place(entry['environment'])[2:]}: {entry['point_id'] or 'none'}" + (f", {gains}" if gains else "")
+        )
+    report = folder / "report.html"
+    lines.append(f"report: {report}" if report.is_file() else f"report: not written yet ({report})")
+    return "\n".join(lines)
+
+
+def _winner(entry: Mapping[str, Any]) -> list[str]:
+    if entry["point_id"] is None:
+        return [f"  no winner: {entry['why']}"]
+    design = ", ".join(f"{key} {value}" for key, value in entry["design"].items())
+    lines = [
+        f"  best design: {entry['point_id']}",
+        f"    {design}",
+        f"    {entry['iteration_time_s']:.3f} s an iteration, {entry['tflops_per_gpu']:.0f} TFLOP/s a GPU"
+        f" (MFU {100 * entry['mfu']:.1f} %), {entry['memory_gib']:.1f} GiB of {entry['memory_limit_gib']:.1f} GiB",
+    ]
+    lines += [f"    {_gain(name, value)}" for name, value in entry["speedup_pct"].items()]
+    if "why" in entry:
+        lines.append(f"    why: {entry['why']['summary']}")
+    return lines
+
+
+def _gain(baseline: str, percent: float) -> str:
+    return f"{percent:+.2f} % over {baseline}"
+
+
+def _place(environment: Mapping[str, Any]) -> str:
+    return ", " + ", ".join(f"{key} {value}" for key, value in environment.items()) if environment else ""

@@ -1,0 +1,69 @@
+"""The trace step: a plan's plain form becomes a folder of Chakra traces, unless it is there already."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..files import package_digest, short_hash, write_atomic
+from .plans import build_schedule, read_plan
+
+RECORD = "plan.json"
+TRACE_CODE = ("model", "cluster", "plan", "schedule", "trace", "study.traces")
+
+
+@dataclass(frozen=True)
+class TraceRecord:
+    """What a folder of traces holds. ``digest`` is the hash of the plan and of the code that wrote them."""
+
+    digest: str
+    files: int
+    nodes: int
+    bytes: int
+    kept: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the manifest; whether traces were kept says nothing about them."""
+        return {name: value for name, value in asdict(self).items() if name != "kept"}
+
+
+def write_traces(folder: Path, content: Mapping[str, Any]) -> TraceRecord:
+    """Write a plan's traces into ``folder``; ``plan.json``, which says that all are there, comes last.
+
+    Raises:
+        InvalidInput: E-WRITE, or what the generator finds.
+    """
+    digest = short_hash([content, package_digest(*TRACE_CODE)], 16)
+    kept = _read_record(folder, digest)
+    if kept is not None:
+        return kept
+    from ..trace.chakra_io import write_trace
+    from ..trace.generate import generate
+
+    model, training, parallelism, placement, accelerator = read_plan(content)
+    schedule = build_schedule(training, parallelism)
+    traces, ranks, _ = generate(model, training, parallelism, placement, schedule, accelerator)
+    if folder.exists():
+        shutil.rmtree(folder)
+    for name, trace in traces.items():
+        write_trace(folder / name, trace)
+    write_atomic(folder / "ranks.json", json.dumps(ranks) + "\n")
+    size = sum(file.stat().st_size for file in folder.glob("*.et"))
+    nodes = sum(len(trace.ids) for trace in traces.values())
+    record = TraceRecord(digest, len(traces), nodes, size)
+    write_atomic(folder / RECORD, json.dumps({"record": record.as_dict(), "plan": content}, indent=1) + "\n")
+    return record
+
+
+def _read_record(folder: Path, digest: str) -> TraceRecord | None:
+    """The record of traces that are there and were made from this plan by this code."""
+    try:
+        record = TraceRecord(**json.loads((folder / RECORD).read_text())["record"], kept=True)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    complete = record.digest == digest and len(list(folder.glob("workload.*.et"))) == record.files
+    return record if complete else None
