@@ -42,6 +42,11 @@ class Accelerator:
     def __hash__(self) -> int:
         return hash((self.name, self.memory_bytes, self.memory_bandwidth))
 
+    @property
+    def usable_bytes(self) -> float:
+        """Memory a plan may fill, bytes."""
+        return self.memory_bytes - self.reserved_bytes
+
     def peak(self, precision: str) -> float:
         """Dense peak of a precision, FLOP/s.
 

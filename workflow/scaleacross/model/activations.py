@@ -5,8 +5,8 @@ h, sequence s, micro-batch b, a heads and tensor-parallel degree t it sums to ``
 sequence parallelism ``sbh/t (34 + 5as/h)``, with selective recomputation besides ``34 sbh/t`` (their table 2).
 
 With flash attention the score matrix is never stored; the output and one FP32 number a row and head are. Selective
-recomputation then drops what is cheap to compute again: the norms' outputs and the MLP activation's output (Megatron
-Core's fine-grained selective recomputation).
+recomputation then drops what is cheap to compute again: the norms' outputs, the MLP activation's output and what latent
+attention projects up (Megatron Core's fine-grained selective recomputation; DeepSeek-V3, arXiv 2412.19437, 3.2.3).
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ def layer_activation(model: Model, layer: int, shard: Shard) -> Activation:
     return Activation(both.kept + inputs + masks, both.selective, float(residual))
 
 
+def embedding_activation(model: Model, shard: Shard) -> float:
+    """Bytes stored of the embedding for each micro-batch: the mask of its dropout."""
+    return float(shard.residual_tokens * model.hidden if model.dropout else 0)
+
+
 def head_activation(model: Model, shard: Shard) -> float:
     """Bytes of the last stage's loss at its peak: norm input and output, logits in the compute precision, and in FP32
     with their gradient in place (Megatron-LM's vocabulary-parallel cross-entropy)."""
@@ -57,10 +62,12 @@ def _attention(model: Model, layer: int, shard: Shard) -> Activation:
     inputs = element * shard.residual_tokens * model.hidden
     heads_out = model.heads * model.value_size
     latent = (model.mla.query_rank + model.mla.kv_rank + model.mla.rope_size) * 2 if model.mla else 0
-    kept = inputs + element * tokens * (model.query_width + model.kv_width + heads_out) / tp
-    kept += element * tokens / tp * latent  # latents before and after their norms, on the rank's part of the sequence
+    projected = element * tokens * (model.query_width + model.kv_width) / tp
+    kept = element * tokens / tp * (heads_out + latent)  # latents before and after their norms, divided by tokens
     if shard.attention == "flash":
-        return Activation(kept - inputs + 4 * tokens * model.heads / tp, inputs)
+        kept += 4 * tokens * model.heads / tp
+        return Activation(kept, inputs + projected) if model.mla else Activation(kept + projected, inputs)
+    kept += inputs + projected
     span = model.attention_span(layer, shard.sequence)
     scores = tokens * span * model.heads / tp
     softmax = element * scores
@@ -79,13 +86,14 @@ def _mlp(model: Model, shard: Shard, tokens: float, ffn: int) -> Activation:
 
 
 def _moe(model: Model, shard: Shard) -> Activation:
-    """Router input and probabilities, permuted rows before and after the experts, and the experts' own."""
+    """Router input and probabilities, permuted rows, and the experts' own (probabilities are applied between their two
+    products, so that the rows sent back need not be kept)."""
     assert model.moe is not None
     moe, element = model.moe, shard.bytes_per_element
     routed = shard.tokens // shard.tp
     rows = routed * moe.top_k * shard.etp * shard.expert_imbalance
     up = 2 if model.mlp == "swiglu" else 1
     widths = rows * moe.ffn / shard.etp + shard.tokens * moe.shared_width / shard.tp
-    kept = element * (2 * rows * model.hidden + up * widths) + 4 * routed * moe.experts
+    kept = element * (rows * model.hidden + up * widths) + 4 * routed * moe.experts
     cheap = element * (shard.residual_tokens * model.hidden + widths)
     return Activation(kept, cheap) if shard.attention == "flash" else Activation(kept + cheap)

@@ -96,10 +96,11 @@ def head_operators(model: Model, shard: Shard) -> tuple[Operator, ...]:
     The loss's passes over the logits are those of Megatron-LM's vocabulary-parallel cross-entropy: cast, maximum,
     subtraction, exponential with its sum, division; backward: scaling and cast.
     """
-    element, logits = shard.bytes_per_element, shard.tokens * model.vocab // shard.tp
+    element, columns = shard.bytes_per_element, -(-model.vocab // shard.tp)
+    logits = shard.tokens * columns
     return (
         _norm("final_norm", model, shard),
-        gemm("logits", (shard.tokens, model.vocab // shard.tp, model.hidden), shard),
+        gemm("logits", (shard.tokens, columns, model.hidden), shard),
         memory("loss", logits * (element + 4 + 4 + 8 + 12 + 8), logits * (8 + 4 + element)),
     )
 
@@ -144,14 +145,14 @@ def _latent_projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
     assert model.mla is not None
     mla, element, tokens = model.mla, shard.bytes_per_element, shard.tokens
     heads, rows = model.heads // shard.tp, tokens // shard.tp
-    latent = mla.query_rank + mla.kv_rank
+    latent, fused = mla.query_rank + mla.kv_rank, shard.attention == "flash"
     rotated = 2 * element * tokens * heads * 2 * model.qk_size
     return (
         gemm("latent", (rows, latent + mla.rope_size, model.hidden), shard),
         memory("latent_norm", 2 * element * rows * latent, 5 * element * rows * latent),
-        gemm("query", (tokens, heads * model.qk_size, mla.query_rank), shard),
-        gemm("key_value", (tokens, heads * (mla.nope_size + mla.value_size), mla.kv_rank), shard),
-        memory("rope", rotated, rotated),
+        gemm("query", (tokens, heads * model.qk_size, mla.query_rank), shard, selective=fused),
+        gemm("key_value", (tokens, heads * (mla.nope_size + mla.value_size), mla.kv_rank), shard, selective=fused),
+        memory("rope", rotated, rotated, selective=fused),
     )
 
 

@@ -64,8 +64,8 @@ class Operator:
         m, n, k: GEMM shape of one problem; for attention: queries, keys, head size.
         count: Problems run together (batched or grouped GEMM; sequences x heads for attention).
         weights: Whether the second operand is a parameter, so that a weight gradient exists; ``bias``: and a bias too.
-        selective: Run again under selective recomputation: core attention where it is unfused, norms and the MLP's
-            activation where it is fused.
+        selective: Run again under selective recomputation: core attention where it is unfused; where it is fused,
+            norms, the MLP's activation and the up-projections of latent attention.
         output_bytes: The part of ``bytes`` a GEMM moves for its result, after its products (8 an element where it adds
             to an accumulated gradient in FP32: one read, one write).
         backward_bytes: Traffic of an element-wise operator's backward pass.

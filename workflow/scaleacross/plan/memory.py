@@ -9,61 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..cluster.accelerator import Accelerator
 from ..errors import Infeasible
 from ..model import Model, Parameters, Shard, embedding_parameters, head_parameters, layer_parameters
-from ..model.activations import head_activation, layer_activation
+from ..model.activations import Activation, embedding_activation, head_activation, layer_activation
 from ..units import GIB
+from .degrees import Parallelism, Training
 
-WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 2, "fp32": 4}  # FP8 training keeps BF16 weights
-GRADIENT_BYTES = 4
-OPTIMIZER_BYTES = {"adam": 12, "sgd": 8}  # FP32 master weights and Adam's two moments (SGD: one)
-PREFETCHED_UNITS = 2  # fully sharded: layers whose gathered weights are held at once (the rate limiter's 2)
-
-
-class ParallelismLike(Protocol):
-    """What memory needs to know of ``plan.Parallelism``."""
-
-    @property
-    def tp(self) -> int: ...
-    @property
-    def cp(self) -> int: ...
-    @property
-    def pp(self) -> int: ...
-    @property
-    def ep(self) -> int: ...
-    @property
-    def etp(self) -> int: ...
-    @property
-    def dp(self) -> int: ...
-    @property
-    def micro_batch(self) -> int: ...
-    @property
-    def chunks(self) -> int: ...
-    @property
-    def dp_sharding(self) -> str: ...
-    @property
-    def sequence_parallel(self) -> bool: ...
-    @property
-    def recompute(self) -> str: ...
-
-
-class TrainingLike(Protocol):
-    """What memory needs to know of ``plan.Training``."""
-
-    @property
-    def sequence_length(self) -> int: ...
-    @property
-    def precision(self) -> str: ...
-    @property
-    def optimizer(self) -> str: ...
+GRADIENT_BYTES = 4  # main gradients in FP32, whatever the reduction's precision
+STATE_BYTES = {"adam": 12, "sgd": 8}  # FP32 master weights and Adam's two moments (SGD: one)
+GATHERED_UNITS = 2  # layers whose gathered weights are held at once under FSDP (its limit of gathers in flight)
 
 
 @dataclass(frozen=True)
 class MemoryBreakdown:
-    """Bytes a rank of one stage holds at its peak."""
+    """Bytes that a rank of one stage holds at its peak.
+
+    Attributes:
+        stage: Position in the pipeline.
+        weights, gradients, optimizer: States of the parameters, as sharded.
+        activations: Stored for the backward passes of the micro-batches in flight, what is recomputed at a time, and
+            the loss's logits.
+        buffers: Of communication: pipeline messages, gathered sequences, keys and values.
+    """
 
     stage: int
     weights: float
@@ -75,16 +44,16 @@ class MemoryBreakdown:
     @property
     def total(self) -> float:
         """Sum of all parts, bytes."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.buffers
+        return sum(self.parts().values())
 
     def parts(self) -> dict[str, float]:
-        """Each part by name, biggest first."""
+        """Each part by name, biggest first, bytes."""
         names = ("weights", "gradients", "optimizer", "activations", "buffers")
         return dict(sorted(((name, getattr(self, name)) for name in names), key=lambda part: -part[1]))
 
 
-def shard_of(training: TrainingLike, parallelism: ParallelismLike) -> Shard:
-    """The shard of one micro-batch under a plan."""
+def shard_of(training: Training, parallelism: Parallelism) -> Shard:
+    """How one micro-batch of a layer is divided under a plan."""
     return Shard(
         micro_batch=parallelism.micro_batch,
         sequence=training.sequence_length,
@@ -92,50 +61,53 @@ def shard_of(training: TrainingLike, parallelism: ParallelismLike) -> Shard:
         cp=parallelism.cp,
         ep=parallelism.ep,
         etp=parallelism.etp,
-        sequence_parallel=parallelism.sequence_parallel and parallelism.tp > 1,
-        bytes_per_element=WEIGHT_BYTES[training.precision],
-        attention=getattr(parallelism, "attention", "flash"),
+        sequence_parallel=parallelism.sequence_parallel,
+        bytes_per_element=training.element_bytes,
+        attention="unfused" if parallelism.attention == "unfused" else "flash",
     )
 
 
 def stage_memory(
     model: Model,
-    training: TrainingLike,
-    parallelism: ParallelismLike,
+    training: Training,
+    parallelism: Parallelism,
     stage_layers: Sequence[int],
     in_flight: float,
     stage: int,
     embedding: bool | None = None,
     head: bool | None = None,
+    chunks: int | None = None,
 ) -> MemoryBreakdown:
     """Peak memory of a rank of one pipeline stage.
 
     Args:
-        stage_layers: Numbers of the layers the stage holds, over all its chunks.
+        stage_layers: Numbers of the layers the stage holds, over all its chunks (``model.layers`` and up stand for
+            multi-token-prediction modules).
         in_flight: Activations held at the peak, in (micro-batch, chunk) pairs: the schedule's ``peak_in_flight``.
         stage: Position in the pipeline.
         embedding, head: Whether the stage holds the token table or the loss; by default the first and last do
             (schedules that fold back, as ZBV, hold both on stage 0).
+        chunks: Parts that ``stage_layers`` are split into; by default the plan's (twice that under DualPipe).
     """
     embedding = stage == 0 if embedding is None else embedding
     head = stage == parallelism.pp - 1 if head is None else head
     shard = shard_of(training, parallelism)
-    held = _held_parameters(model, parallelism, stage_layers, embedding, head)
-    largest = max(
-        (layer_parameters(model, layer, parallelism.tp, parallelism.ep, parallelism.etp) for layer in stage_layers),
-        key=lambda parameters: parameters.total,
-        default=Parameters(),
-    )
+    of_layers = [
+        layer_parameters(model, layer, parallelism.tp, parallelism.ep, parallelism.etp) for layer in stage_layers
+    ]
+    held = _sum(of_layers)
+    if embedding:
+        held = held.plus(embedding_parameters(model, parallelism.tp))
+    if head and not (model.tied_embeddings and embedding):
+        held = held.plus(head_parameters(model, parallelism.tp))
+    largest = max(of_layers, key=lambda parameters: parameters.total, default=Parameters())
     weights, gradients, optimizer = _states(held, largest, training, parallelism)
-    layers = [layer_activation(model, layer, shard) for layer in stage_layers]
-    mode = parallelism.recompute
-    stored = sum(layer.stored(mode) for layer in layers) / max(1, parallelism.chunks) * in_flight
-    working = max((layer.stored("none") for layer in layers), default=0.0) if mode == "full" else 0.0
-    if mode == "selective":
-        working = max((layer.stored("none") - layer.stored("selective") for layer in layers), default=0.0)
-    loss = head_activation(model, shard) if head else 0.0
-    buffers = _buffers(model, shard, parallelism)
-    return MemoryBreakdown(stage, weights, gradients, optimizer, stored + working + loss, buffers)
+    activations = [layer_activation(model, layer, shard) for layer in stage_layers]
+    rounds = in_flight / (chunks or parallelism.chunks)
+    stored = _stored(activations, parallelism.recompute, rounds)
+    stored += embedding_activation(model, shard) * rounds if embedding else 0.0
+    stored += head_activation(model, shard) if head else 0.0
+    return MemoryBreakdown(stage, weights, gradients, optimizer, stored, _buffers(model, shard, parallelism))
 
 
 def check_memory(stages: Sequence[MemoryBreakdown], accelerator: Accelerator) -> MemoryBreakdown:
@@ -143,70 +115,71 @@ def check_memory(stages: Sequence[MemoryBreakdown], accelerator: Accelerator) ->
 
     Raises:
         Infeasible: E-MEMORY when it does not fit: by how much, on which stage, and what is biggest there.
+            ``shortfall`` is the excess over the limit.
     """
     heaviest = max(stages, key=lambda stage: stage.total)
-    limit = accelerator.memory_bytes - accelerator.reserved_bytes
+    limit = accelerator.usable_bytes
     if heaviest.total > limit:
-        biggest = ", ".join(f"{name} {value / GIB:.1f}" for name, value in list(heaviest.parts().items())[:3])
+        biggest = ", ".join(f"{name} {size / GIB:.1f}" for name, size in list(heaviest.parts().items())[:3])
         raise Infeasible(
             "E-MEMORY",
-            f"stage {heaviest.stage} needs {heaviest.total / GIB:.1f} GiB, {(heaviest.total - limit) / GIB:.1f} GiB "
-            f"more than the {limit / GIB:.1f} GiB of {accelerator.name} ({biggest} GiB)",
-            "raise tp, pp or dp_sharding, lower micro_batch, or recompute",
+            f"stage {heaviest.stage} needs {heaviest.total / GIB:.1f} GiB, {(heaviest.total - limit) / GIB:.1f} more "
+            f"than the {limit / GIB:.1f} GiB of {accelerator.name} (biggest: {biggest})",
+            "raise tp, pp or cp, shard or recompute more, or lower micro_batch",
             shortfall=heaviest.total / limit - 1.0,
         )
     return heaviest
 
 
-def _held_parameters(
-    model: Model, parallelism: ParallelismLike, stage_layers: Sequence[int], embedding: bool, head: bool
-) -> Parameters:
-    held = Parameters()
-    for layer in stage_layers:
-        held = held.plus(layer_parameters(model, layer, parallelism.tp, parallelism.ep, parallelism.etp))
-    if embedding:
-        held = held.plus(embedding_parameters(model, parallelism.tp))
-    if head and not (model.tied_embeddings and embedding):
-        held = held.plus(head_parameters(model, parallelism.tp))
-    return held
+def _sum(parts: Sequence[Parameters]) -> Parameters:
+    total = Parameters()
+    for part in parts:
+        total = total.plus(part)
+    return total
 
 
 def _states(
-    held: Parameters, largest: Parameters, training: TrainingLike, parallelism: ParallelismLike
+    held: Parameters, largest: Parameters, training: Training, parallelism: Parallelism
 ) -> tuple[float, float, float]:
-    """Weights, gradients and optimizer states, each bucket sharded over its own data-parallel group."""
-    groups = _shard_groups(parallelism)
-    whole = float(held.total)
-    divided = held.dense / groups[0] + held.expert / groups[1]
-    unit = min(float(PREFETCHED_UNITS * largest.total), whole)
+    """Weights, gradients and optimizer states in bytes, each bucket divided over its own data-parallel group.
+
+    ``ddp`` divides nothing, ``zero1`` the optimizer, ``zero2`` gradients too but for the bucket being reduced. ``fsdp``
+    and ``hsdp`` keep the gathered weights for the whole step (as Llama 3), ``fsdp-reshard`` those of two layers.
+    """
+    dense, expert = parallelism.shard_ranks, _expert_shard_ranks(parallelism)
+    whole, divided = float(held.total), held.dense / dense + held.expert / expert
     sharding = parallelism.dp_sharding
-    fully = sharding in ("fsdp", "hsdp")
-    weights = divided + unit if fully else whole
-    gradients = divided + unit / PREFETCHED_UNITS if fully else divided if sharding == "zero2" else whole
-    optimizer = whole if sharding in ("ddp", "none") else divided
+    weights = gradients = whole
+    if sharding == "fsdp-reshard":
+        weights = min(whole, divided + GATHERED_UNITS * largest.total)
+    if sharding not in ("ddp", "zero1"):
+        gradients = min(whole, divided + parallelism.bucket_layers * largest.total)
     return (
-        weights * WEIGHT_BYTES[training.precision],
+        weights * training.element_bytes,
         gradients * GRADIENT_BYTES,
-        optimizer * OPTIMIZER_BYTES[training.optimizer],
+        (whole if sharding == "ddp" else divided) * STATE_BYTES[training.optimizer],
     )
 
 
-def _shard_groups(parallelism: ParallelismLike) -> tuple[int, int]:
-    """Ranks a dense and an expert parameter's states are divided over."""
-    dense = parallelism.dp * parallelism.cp
-    expert = max(1, dense * parallelism.tp // (parallelism.ep * parallelism.etp))
-    if parallelism.dp_sharding == "hsdp":
-        group = int(getattr(parallelism, "shard_group", 0) or 0) or dense
-        return min(group, dense), max(1, min(group * parallelism.tp // (parallelism.ep * parallelism.etp), expert))
-    return dense, expert
+def _expert_shard_ranks(parallelism: Parallelism) -> int:
+    """Ranks over which the states of one expert are divided: those of the dense ones that hold the same experts."""
+    if parallelism.dp_sharding == "ddp":
+        return 1
+    same = parallelism.shard_ranks * parallelism.tp // (parallelism.etp * parallelism.ep)
+    return max(1, min(same, parallelism.expert_data_ranks))
 
 
-def _buffers(model: Model, shard: Shard, parallelism: ParallelismLike) -> float:
-    """Pipeline messages (one each way, received and sent), the gathered sequence of tensor parallelism, and keys and
-    values gathered by context parallelism."""
+def _stored(layers: Sequence[Activation], recompute: str, rounds: float) -> float:
+    """Bytes of the layers' activations, ``rounds`` times, and of the one layer that is being recomputed."""
+    working = max((layer.stored("none") - layer.stored(recompute) for layer in layers), default=0.0)
+    return sum(layer.stored(recompute) for layer in layers) * rounds + working
+
+
+def _buffers(model: Model, shard: Shard, parallelism: Parallelism) -> float:
+    """Pipeline messages (sent and received, each way), the sequence that tensor parallelism gathers, and the keys and
+    values that context parallelism gathers."""
     element = shard.bytes_per_element
-    message = element * shard.residual_tokens * model.hidden
-    pipeline = 4 * message if parallelism.pp > 1 else 0
+    messages = 4 * element * shard.residual_tokens * model.hidden if parallelism.pp > 1 else 0
     gathered = element * shard.tokens * model.hidden if shard.sequence_parallel and shard.tp > 1 else 0
-    keys_values = 2 * element * shard.micro_batch * shard.sequence * model.kv_width // shard.tp if shard.cp > 1 else 0
-    return float(pipeline + gathered + keys_values)
+    keys_values = element * shard.micro_batch * shard.sequence * model.kv_width // shard.tp if shard.cp > 1 else 0
+    return float(messages + gathered + keys_values)

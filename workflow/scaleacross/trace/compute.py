@@ -153,12 +153,14 @@ def _calibration(key: _Key) -> Calibration:
     try:
         return Calibration.model_validate(accelerator.calibration)
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        fix = (
-            did_you_mean(str(first["loc"][-1]), Calibration.model_fields) if first["type"] == "extra_forbidden" else ""
-        )
-        raise InvalidInput("E-CALIBRATION", f"{accelerator.name}: calibration.{where}: {first['msg']}", fix) from error
+        first = error.errors()[0]
+        where = [str(part) for part in first["loc"]]
+        sections = {"gemm": GemmCalibration, "attention": AttentionCalibration, "memory": MemoryCalibration}
+        known: Any = sections.get(where[0], Calibration) if len(where) > 1 else Calibration
+        unknown = first["type"] == "extra_forbidden"
+        clash = f"{accelerator.name}: calibration.{'.'.join(where)}: {'unknown key' if unknown else first['msg']}"
+        fix = did_you_mean(where[-1], known.model_fields) if unknown else "mend the accelerator's file"
+        raise InvalidInput("E-CALIBRATION", clash, fix) from error
 
 
 @lru_cache(maxsize=65536)

@@ -1,0 +1,188 @@
+"""Memory of a stage: published totals, laws of sharding, and what a plan that doesn't fit is told."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scaleacross.cluster.accelerator import load_accelerator
+from scaleacross.errors import Infeasible
+from scaleacross.model import Model, embedding_parameters, head_parameters, layer_parameters, load_model
+from scaleacross.plan.degrees import Parallelism, Training
+from scaleacross.plan.memory import MemoryBreakdown, check_memory, stage_memory
+from scaleacross.units import GIB
+
+CONFIG = Path(__file__).parents[2] / "config"
+H100 = load_accelerator(CONFIG / "accelerators" / "h100-sxm.yaml")
+LLAMA = load_model(CONFIG / "models" / "llama3-405b.yaml")
+DEEPSEEK = load_model(CONFIG / "models" / "deepseek-v3.yaml")
+TRAINING = Training(8192, 2048)
+SHARDINGS = ("ddp", "zero1", "zero2", "fsdp", "fsdp-reshard")
+
+# Korthikanti et al. (arXiv 2205.05198), figure 1, GiB of activations on the first stage, with tensor parallelism alone
+# and with sequence parallelism and selective recomputation: pp, micro-batch, chunks, micro-batches, the two values
+FIGURE_1 = {
+    "megatron-22b": (1, 4, 1, 1, 59.25, 9.5625),
+    "gpt3-175b": (8, 1, 3, 64, 66.84375, 12.3515625),
+    "megatron-529.6b": (35, 1, 3, 280, 114.0234375, 23.076171875),
+    "megatron-1008b": (64, 1, 1, 512, 131.25, 26.5625),
+}
+
+
+def model_named(name: str) -> Model:
+    return load_model(CONFIG / "models" / f"{name}.yaml")
+
+
+def plan(**values: object) -> Parallelism:
+    standard = {"tp": 8, "pp": 16, "dp": 128, "sequence_parallel": True, "dp_sharding": "zero1"}
+    return Parallelism(**{**standard, **values})
+
+
+@pytest.mark.parametrize("name", FIGURE_1)
+def test_korthikanti_figure_1_within_one_percent(name: str) -> None:
+    """In flight on stage 0: pp x chunks + pp - 1 chunks when interleaved, pp without (their section 4.2.3)."""
+    pp, micro_batch, chunks, batches, alone, both = FIGURE_1[name]
+    model = model_named(name)
+    layers = range(model.layers // pp)
+    in_flight = min(pp * chunks + pp - 1, chunks * batches) if chunks > 1 else min(pp, batches)
+    for expected, sequence_parallel, recompute in ((alone, False, "none"), (both, True, "selective")):
+        parallelism = plan(
+            pp=pp,
+            dp=1,
+            chunks=chunks,
+            micro_batch=micro_batch,
+            attention="unfused",
+            sequence_parallel=sequence_parallel,
+            recompute=recompute,
+        )
+        memory = stage_memory(model, Training(2048, batches), parallelism, layers, in_flight, 0, False, False)
+        working = _one_layers_scores(model, micro_batch) if recompute == "selective" else 0.0
+        assert (memory.activations - working) / GIB == pytest.approx(expected, rel=0.01)
+
+
+def _one_layers_scores(model: Model, micro_batch: int) -> float:
+    """What selective recomputation holds of one layer while it runs: 5 a s^2 b / t bytes, not in the figure."""
+    return 5 * model.heads * 2048**2 * micro_batch / 8
+
+
+def test_states_take_eighteen_bytes_a_parameter() -> None:
+    """BF16 weight 2, FP32 gradient 4, FP32 master and moments 12 (arXiv 1910.02054, section 3.1, FP32 gradients)."""
+    memory = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8, 16), 16, 1)
+    held = sum(layer_parameters(LLAMA, layer, tp=8).total for layer in range(8, 16))
+    assert memory.weights + memory.gradients + memory.optimizer == 18 * held
+
+
+def test_first_and_last_stage_hold_embedding_and_head() -> None:
+    first, middle, last = (stage_memory(LLAMA, TRAINING, plan(), range(7), 8, stage) for stage in (0, 5, 15))
+    assert first.weights - middle.weights == 2 * embedding_parameters(LLAMA, 8).total
+    assert last.weights - middle.weights == 2 * head_parameters(LLAMA, 8).total
+    assert last.activations > middle.activations == first.activations
+
+
+def test_a_tied_matrix_is_held_once_by_a_stage_that_has_both_ends() -> None:
+    model = model_named("megatron-22b")
+    one = stage_memory(model, Training(2048, 4), plan(pp=1, dp=1), range(48), 1, 0)
+    ends = embedding_parameters(model, 8).total
+    layers = sum(layer_parameters(model, layer, 8).total for layer in range(48))
+    assert one.weights == 2 * (layers + ends)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize("model", [LLAMA, DEEPSEEK], ids=["dense", "experts"])
+def test_sharding_more_never_holds_more(model: Model, recompute: str) -> None:
+    totals = [
+        stage_memory(
+            model,
+            TRAINING,
+            plan(ep=8 if model.moe else 1, etp=1, dp_sharding=sharding, recompute=recompute),
+            range(4, 8),
+            8,
+            3,
+        ).total
+        for sharding in SHARDINGS
+    ]
+    assert totals == sorted(totals, reverse=True) and totals[0] > totals[-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(SHARDINGS),
+    st.sampled_from(["none", "selective", "full"]),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(1, 64),
+    st.integers(0, 15),
+)
+def test_more_in_flight_and_fewer_tensor_ranks_hold_more(
+    sharding: str, recompute: str, tp: int, in_flight: int, stage: int
+) -> None:
+    parallelism = plan(tp=tp, sequence_parallel=tp > 1, dp_sharding=sharding, recompute=recompute)
+    memory = stage_memory(LLAMA, TRAINING, parallelism, range(8), in_flight, stage)
+    deeper = stage_memory(LLAMA, TRAINING, parallelism, range(8), in_flight + 1, stage)
+    assert deeper.activations > memory.activations > 0
+    assert deeper.weights == memory.weights
+    wider = stage_memory(
+        LLAMA, TRAINING, parallelism.with_values(tp=2 * tp, sequence_parallel=True), range(8), in_flight, stage
+    )
+    assert wider.total < memory.total
+
+
+def test_optimizer_states_are_divided_over_data_and_context_ranks() -> None:
+    whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2).optimizer
+    assert stage_memory(LLAMA, TRAINING, plan(dp=64), range(8), 8, 2).optimizer == pytest.approx(whole / 64)
+    assert stage_memory(LLAMA, TRAINING, plan(dp=64, cp=2), range(8), 8, 2).optimizer == pytest.approx(whole / 128)
+
+
+def test_hsdp_divides_over_its_group_only() -> None:
+    whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2)
+    group = stage_memory(LLAMA, TRAINING, plan(dp_sharding="hsdp", dp_shard=16), range(8), 8, 2)
+    assert group.optimizer == pytest.approx(whole.optimizer / 16)
+    assert group.weights == whole.weights and group.gradients < whole.gradients
+
+
+def test_experts_are_divided_over_the_ranks_that_hold_the_same_ones() -> None:
+    """tp 4, cp 1, dp 32, ep 16, etp 1: an expert is on 4 x 32 / 16 = 8 ranks, a dense parameter on 32."""
+    parallelism = plan(tp=4, dp=32, ep=16, etp=1)
+    memory = stage_memory(DEEPSEEK, Training(4096, 2048), parallelism, [10], 8, 3)
+    held = layer_parameters(DEEPSEEK, 10, tp=4, ep=16)
+    assert memory.optimizer == pytest.approx(12 * (held.dense / 32 + held.expert / 8))
+
+
+def test_two_copies_of_a_model_spread_activations_over_both() -> None:
+    """DualPipe: a rank holds two stages; one activation in flight is of one of them."""
+    one = stage_memory(LLAMA, TRAINING, plan(), range(8), 17, 3)
+    two = stage_memory(LLAMA, TRAINING, plan(), [*range(8), *range(96, 104)], 17, 3, chunks=2)
+    assert two.activations == pytest.approx(one.activations)
+    assert two.weights == 2 * one.weights
+
+
+def test_llama3_405b_fits_as_it_was_trained_without_recomputation() -> None:
+    """tp 8, pp 16, fully sharded, sequence 8,192, no activation checkpointing (arXiv 2407.21783, 3.3.2): 16 sequences a
+    replica bound what is in flight; first and last stage hold a layer less."""
+    stages = [
+        stage_memory(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(7 if stage in (0, 15) else 8), 16 - stage, stage)
+        for stage in range(16)
+    ]
+    assert check_memory(stages, H100).stage in (0, 1)
+
+
+def test_what_does_not_fit_says_by_how_much_where_and_why() -> None:
+    stages = [
+        stage_memory(LLAMA, TRAINING, plan(pp=8, dp=256, dp_sharding="ddp"), range(16), 8 - stage, stage)
+        for stage in range(3)
+    ]
+    with pytest.raises(Infeasible) as caught:
+        check_memory(stages, H100)
+    error, heaviest = caught.value, stages[0]
+    limit = 76 * GIB
+    assert error.error_id == "E-MEMORY"
+    assert error.shortfall == pytest.approx(heaviest.total / limit - 1)
+    assert f"stage 0 needs {heaviest.total / GIB:.1f} GiB" in str(error)
+    assert f"{(heaviest.total - limit) / GIB:.1f} more than the 76.0 GiB of h100-sxm" in str(error)
+    first, second = list(heaviest.parts())[:2]
+    assert f"biggest: {first} " in str(error) and f", {second} " in str(error)
+
+
+def test_parts_sum_to_the_total_and_come_biggest_first() -> None:
+    memory = MemoryBreakdown(0, 1.0, 2.0, 3.0, 5.0, 4.0)
+    assert memory.total == 15.0
+    assert list(memory.parts()) == ["activations", "buffers", "optimizer", "gradients", "weights"]
