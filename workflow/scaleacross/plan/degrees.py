@@ -19,7 +19,7 @@ DP_OVERLAPS = ("none", "backward", "prefetch")
 RECOMPUTES = ("none", "selective", "full")
 GRANULARITIES = ("operator", "layer", "block")
 CP_METHODS = ("all-gather", "ring")
-ATTENTIONS = ("flash", "unfused")
+ATTENTIONS = ("flash", "flash2", "unfused")
 RINGABLE = ("tp", "cp", "ep", "dp")
 PRECISION_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
 
@@ -84,7 +84,8 @@ class Parallelism:
         recompute: none, selective (the attention core) or full (the whole layer), before backward.
         p2p_overlap: pipeline sends run under the next computation; False waits for each to end.
         scatter_gather: without sequence parallelism, send 1 / tp of a boundary and all-gather it on arrival (Megatron).
-        attention: ``flash`` (fused), or ``unfused`` as in Megatron-LM before 2022.
+        attention: ``flash`` (the accelerator's best fused kernel), ``flash2`` (FlashAttention-2), or ``unfused`` as in
+            Megatron-LM before 2022.
         flat_rings: axes whose collectives run over one flat ring, a communicator group in rank order, instead of
             dimension by dimension.
         layout: layers of every virtual stage, embedding to loss; None spreads them evenly.
@@ -243,6 +244,10 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
+
+
 _TYPES = get_type_hints(Parallelism)
 
 
@@ -250,9 +255,9 @@ def _frozen(name: str, value: Any) -> Any:
     """Lists and mappings of a study file as the tuples a frozen dataclass holds; the kind of scalars is checked."""
     if name == "schedule_parameters":
         pairs = value.items() if isinstance(value, Mapping) else value
-        return tuple(sorted((str(key), item) for key, item in pairs))
+        return tuple(sorted((str(key), _tuples(item)) for key, item in pairs))
     if isinstance(value, list | tuple):
-        return tuple(value)
+        return _tuples(value)
     kind = _TYPES[name]
     if get_origin(kind) is None and not get_args(kind) and isinstance(kind, type):
         fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

@@ -6,20 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ..cluster.accelerator import Accelerator
-from ..model import Model
-from ..plan.degrees import Parallelism, Training
-from ..plan.memory import shard_of
-from ..plan.placement import Placement
 from ..schedule import Action, Schedule
 from .columns import ALL_GATHER
+from .cookbook import Cookbook
 from .groups import GroupNames
-from .recipe import COMPUTE, INPUT, Kitchen, Recipe, Step, join
-from .units import Transfer, Unit, gathers, reductions, stage_units, tied_bytes, without_tied_table
+from .recipe import COMPUTE, INPUT, Recipe, Step, join
+from .units import Transfer, Unit, gathers, reductions, tied_bytes, without_tied_table
 
 __all__ = ["COMPUTE", "INPUT", "Context", "Program", "Twin"]
-
-_NOTHING = Recipe((), (INPUT,))
 
 
 class ProgramStep(NamedTuple):
@@ -50,29 +44,10 @@ class Twin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Context:
-    """A plan to write: what is trained, how it is split, where it lies, in which order it runs."""
+class Context(Cookbook):
+    """A plan to write: a cookbook and the order to run it in."""
 
-    model: Model
-    training: Training
-    parallelism: Parallelism
-    placement: Placement
     schedule: Schedule
-    accelerator: Accelerator
-
-    # -- units and recipes --------------------------------------------------------------------------------------------
-
-    @cached_property
-    def kitchen(self) -> Kitchen:
-        """Maker of recipes."""
-        shard = shard_of(self.training, self.parallelism)
-        precision = self.training.precision
-        return Kitchen(self.model, self.parallelism, self.placement, shard, self.accelerator, precision)
-
-    @cached_property
-    def positions(self) -> tuple[tuple[Unit, ...], ...]:
-        """Units of every virtual stage."""
-        return stage_units(self.model, self.parallelism)
 
     @cached_property
     def _chunk_units(self) -> list[tuple[tuple[Unit, ...], ...]]:
@@ -97,16 +72,12 @@ class Context:
     def _programs(self) -> dict[tuple[int, int, str], Program]:
         return {}
 
-    @cached_property
-    def _recipes(self) -> dict[tuple[bool, int, str], Recipe]:
-        return {}
-
     def program(self, stage: int, chunk: int, index: int, phase: str) -> Program:
         """Steps of one unit for a phase: F, B (input gradients), BW (both) or W."""
         key = (self.schedule.positions[stage][chunk], index, phase)
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = self._instantiate(self._unit_recipe(self.positions[key[0]][index], phase))
+            program = self._programs[key] = self._instantiate(self.unit_recipe(self.positions[key[0]][index], phase))
         return program
 
     def fused(self, stage: int, chunk: int, phase: str) -> Program:
@@ -116,29 +87,9 @@ class Context:
         if program is None:
             units = self.positions[key[0]]
             ordered = units if phase == "F" else units[::-1]
-            recipe = _fuse(join(self._unit_recipe(unit, phase) for unit in ordered))
+            recipe = _fuse(join(self.unit_recipe(unit, phase) for unit in ordered))
             program = self._programs[key] = self._instantiate(recipe)
         return program
-
-    def _unit_recipe(self, unit: Unit, phase: str) -> Recipe:
-        if unit.label == "embedding":
-            return _NOTHING if phase == "W" else self.kitchen.embedding("F" if phase == "F" else "B")
-        if unit.label == "head":
-            return self.kitchen.head(phase)
-        layers = unit.layers if phase == "F" else unit.layers[::-1]
-        return join(_renamed(self._layer_recipe(layer, phase), f"l{layer}.") for layer in layers)
-
-    def _layer_recipe(self, layer: int, phase: str) -> Recipe:
-        span = self.model.attention_span(layer, self.training.sequence_length)
-        key = (self.model.is_moe(layer), span, phase)
-        if key not in self._recipes:
-            kitchen = self.kitchen
-            if phase == "F":
-                recipe = kitchen.forward(layer)
-            else:
-                recipe = kitchen.weight(layer) if phase == "W" else kitchen.backward(layer, phase == "BW")
-            self._recipes[key] = recipe
-        return self._recipes[key]
 
     def _instantiate(self, recipe: Recipe) -> Program:
         steps = tuple(
@@ -247,10 +198,6 @@ class Context:
     def reductions(self, unit: Unit) -> tuple[tuple[Transfer, ...], ...]:
         """Gradient collectives of a unit."""
         return reductions(unit, self.parallelism, self.placement)
-
-
-def _renamed(recipe: Recipe, prefix: str) -> Recipe:
-    return Recipe(tuple(step._replace(name=prefix + step.name) for step in recipe.steps), recipe.ends)
 
 
 def _fuse(recipe: Recipe) -> Recipe:

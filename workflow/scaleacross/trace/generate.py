@@ -60,7 +60,7 @@ def generate(
     """
     _check(training, parallelism, placement, schedule)
     parallelism = resolved(parallelism, placement)
-    context = Context(model, training, parallelism, placement, schedule, accelerator)
+    context = Context(model, training, parallelism, placement, accelerator, schedule)
     names = [f"workload.c{stage}.et" for stage in range(parallelism.pp)]
     traces = {name: StageWriter(context, stage).write() for stage, name in enumerate(names)}
     ranks = {
