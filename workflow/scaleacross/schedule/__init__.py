@@ -7,6 +7,7 @@
 
 from . import bidirectional, classic, latency, vshape, zero_bubble  # noqa: F401  they register their schedules
 from .actions import Action, Schedule, action, looped_positions, v_positions
+from .bounds import makespan_lower_bound
 from .gantt import gantt_rows
 from .registry import build, names, parameters, register
 from .replay import Replay, replay
@@ -19,6 +20,7 @@ __all__ = [
     "build",
     "gantt_rows",
     "looped_positions",
+    "makespan_lower_bound",
     "names",
     "parameters",
     "register",

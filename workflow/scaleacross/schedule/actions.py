@@ -84,8 +84,8 @@ class Schedule:
     stages: int
     micro_batches: int
     chunks: int
-    actions: tuple[tuple[Action, ...], ...]
-    positions: tuple[tuple[int, ...], ...]
+    actions: tuple[tuple[Action, ...], ...] = field(repr=False)
+    positions: tuple[tuple[int, ...], ...] = field(repr=False)
     weight_copies: int = 1
     _owners: dict[tuple[int, int], tuple[int, int]] = field(init=False, repr=False, compare=False)
 

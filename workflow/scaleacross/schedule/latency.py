@@ -202,26 +202,35 @@ def _split_apart(row: Sequence[Action]) -> list[Action]:
 
 
 def round_trip_1f1b(problem: Problem) -> list[list[Action]]:
-    """1F1B whose warm-up covers each rank's round trip to the loss and back, as far as the limit lets it.
+    """1F1B whose warm-up covers each rank's round trip to the loss and back, as far as the limits let it.
 
     A rank is kept busy by ceil(round trip / (f + b + w)) micro-batches in flight, the round trip from the start of a
-    forward here to the end of its backward here; 1F1B's p - r is that number without delays and with equal stages.
+    forward here to the end of its backward here; 1F1B's p - r is that number without delays and with equal stages. No
+    rank warms up with more than the rank before it, which would wait for it.
     """
     rows: list[list[Action]] = []
     order = [(m, 0) for m in range(problem.micro_batches)]
+    warmup = problem.micro_batches
+    for needed, limit in zip(_round_trips(problem), problem.limits, strict=True):
+        warmup = min(warmup, needed, limit)
+        if problem.split:
+            rows.append(split_row(problem.micro_batches, warmup, limit - warmup))
+        else:
+            rows.append(warmup_then_alternate(order, order, warmup - 1))
+    return rows
+
+
+def _round_trips(problem: Problem) -> list[int]:
+    """By rank: micro-batches in flight that span its round trip to the loss and back, at least 1."""
+    counts: list[int] = []
     trip = 0.0
     for rank in reversed(range(problem.stages)):
         f, b, w = problem.f[rank], problem.b[rank], problem.w[rank]
         if rank + 1 < problem.stages:
             trip += problem.delay[rank][rank + 1] + problem.delay[rank + 1][rank]
         trip += f + b + (0.0 if problem.split else w)
-        needed = math.ceil(trip / (f + b + w) - 1e-9) if f + b + w > 0 else 1
-        warmup = max(1, min(needed, problem.limits[rank]))
-        if problem.split:
-            rows.append(split_row(problem.micro_batches, warmup, problem.limits[rank] - warmup))
-        else:
-            rows.append(warmup_then_alternate(order, order, warmup - 1))
-    return rows[::-1]
+        counts.append(max(1, math.ceil(trip / (f + b + w) - 1e-9)) if f + b + w > 0 else 1)
+    return counts[::-1]
 
 
 def _limits(name: str, stages: int, chunks: int, in_flight: int | Sequence[int] | None) -> tuple[int, ...]:

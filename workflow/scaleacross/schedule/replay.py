@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..errors import Deadlock, InvalidInput
@@ -26,8 +26,8 @@ class Replay:
     """
 
     schedule: Schedule
-    starts: tuple[list[float], ...]
-    ends: tuple[list[float], ...]
+    starts: tuple[list[float], ...] = field(repr=False)
+    ends: tuple[list[float], ...] = field(repr=False)
     busy: tuple[float, ...]
 
     @property

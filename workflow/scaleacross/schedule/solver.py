@@ -8,6 +8,9 @@ known schedule gives the first solution, and its makespan the big-M of each pair
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,7 +148,8 @@ def _optimize(graph: _Graph, known: dict[Node, float], least: float, time_limit:
     except ImportError as error:
         fix = "install the extra: pip install 'scaleacross[solver]', or use solver greedy"
         raise InvalidInput("E-SOLVER", f"solver optimal needs highspy ({error})", fix) from None
-    model: Any = highspy.Highs()
+    with _stdout_as_stderr():  # HiGHS greets on standard output when made, before it can be told not to
+        model: Any = highspy.Highs()
     model.silent()
     for option, value in (("threads", 1), ("time_limit", time_limit), ("mip_rel_gap", _TOLERANCE)):
         model.setOptionValue(option, value)
@@ -173,6 +177,19 @@ def _optimize(graph: _Graph, known: dict[Node, float], least: float, time_limit:
             "raise time_limit, take fewer stages or micro-batches, or use solver greedy",
         )
     return {node: model.val(variable) for node, variable in start.items()}
+
+
+@contextlib.contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """Send what native code prints on standard output to standard error: a command's output stays its own."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _either_or(model: Any, graph: _Graph, start: dict[Node, Any], one: Node, other: Node, one_first: Any) -> None:
