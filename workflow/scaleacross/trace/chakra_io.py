@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from chakra.schema.protobuf.et_def_pb2 import GlobalMetadata
@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from ..errors import InvalidInput
 from ..files import write_atomic
 from .attributes import ABSENT_ROW, AttributeReader, AttributeWriter, Row
-from .columns import INT_COLUMNS, Int64, NodeExtra, Trace
+from .columns import INT_COLUMNS, AttributeForm, Int32, Int64, NodeExtra, Trace
 from .wire import (
     VARINTS,
     Frames,
@@ -43,6 +43,7 @@ _BLOCK = 65536  # nodes parsed at once: bounds the memory that parsed messages t
 _BATCH = 32 << 20  # bytes of small files decoded together
 
 Traces = list[Trace | None]
+T = TypeVar("T")
 
 
 def read_trace(path: Path | str) -> Trace:
@@ -58,8 +59,7 @@ def read_trace(path: Path | str) -> Trace:
 def read_traces(paths: Iterable[Path | str]) -> list[Trace]:
     """Read many files, small ones together.
 
-    Files with equal bytes share one Trace object, and traces may share ``pg_names``, ``involved_sets`` and ``forms``:
-    treat them as read-only.
+    Files with equal bytes share one Trace object, and all may share ``forms`` and memory: treat them as read-only.
 
     Raises:
         InvalidInput: as :func:`read_trace`, for the first file with a problem.
@@ -258,28 +258,41 @@ class _Reader:
             "involved": columns[10].astype(np.int32),
             "form": columns[11].astype(np.int32),
         }
-        shared: dict[str, Any] = {
-            "pg_names": list(self.attributes.pgs),
-            "involved_sets": list(self.attributes.involved),
-            "forms": list(self.attributes.forms),
-        }
-        return [self._trace(file, arrays, shared) for file in range(len(self.paths))]
+        forms = list(self.attributes.forms)
+        return [self._trace(file, arrays, forms) for file in range(len(self.paths))]
 
-    def _trace(self, file: int, arrays: dict[str, Any], shared: dict[str, Any]) -> Trace:
+    def _trace(self, file: int, arrays: dict[str, Any], forms: list[AttributeForm | None]) -> Trace:
         start, end = self.starts[file : file + 2]
+        columns = {name: column[start:end] for name, column in arrays.items()}
+        columns["pg"], pg_names = _used(columns["pg"], list(self.attributes.pgs))
+        columns["involved"], involved_sets = _used(columns["involved"], list(self.attributes.involved))
         data, ctrl = self.data_ptr[start : end + 1], self.ctrl_ptr[start : end + 1]
         metadata = self.metadata[file]
         return Trace(
             names=self.names[start:end],
-            **{name: column[start:end] for name, column in arrays.items()},
+            **columns,
+            pg_names=pg_names,
+            involved_sets=involved_sets,
+            forms=forms,
             data_ptr=data - data[0],
             data_deps=self.data_deps[data[0] : data[-1]],
             ctrl_ptr=ctrl - ctrl[0],
             ctrl_deps=self.ctrl_deps[ctrl[0] : ctrl[-1]],
             extras={row - start: extra for row, extra in self.extras.items() if start <= row < end},
             metadata=None if metadata == default_metadata() else metadata,
-            **shared,
         )
+
+
+def _used(index: Int32, values: list[T]) -> tuple[Int32, list[T]]:
+    """Renumber so that only the values that one file uses are left, in their order; 0 stays 0."""
+    used = np.zeros(len(values), dtype=np.int32)
+    used[index] = 1
+    used[0] = 1
+    if used.all():
+        return index, values
+    return (np.cumsum(used, dtype=np.int32) - 1)[index], [
+        value for value, here in zip(values, used, strict=True) if here
+    ]
 
 
 def _canonical(frames: Frames) -> list[bytes]:
