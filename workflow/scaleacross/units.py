@@ -7,7 +7,7 @@ Inside the package everything is SI: bytes, seconds, bytes/second, FLOP/second. 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidInput
 
@@ -27,19 +27,31 @@ _EXAMPLES = {
 }
 
 
+# A registry of our own: to pint a bit is a mere number, so that 5 Hz or 989 TFLOPS would pass as a bandwidth.
+_DEFINITIONS = """
+    nano- = 1e-9 = n- ; micro- = 1e-6 = u- = µ- = μ- ; milli- = 1e-3 = m- ; kilo- = 1e3 = k- ; mega- = 1e6 = M-
+    giga- = 1e9 = G- ; tera- = 1e12 = T- ; peta- = 1e15 = P- ; exa- = 1e18 = E-
+    kibi- = 2**10 = Ki- ; mebi- = 2**20 = Mi- ; gibi- = 2**30 = Gi- ; tebi- = 2**40 = Ti- ; pebi- = 2**50 = Pi-
+    second = [time] = s = sec ; minute = 60 * second = min ; hour = 60 * minute = h ; day = 24 * hour
+    meter = [length] = m = metre ; bit = [information] = b ; byte = 8 * bit = B ; bps = bit / second
+    flop = [operation] = FLOP ; FLOPS = flop / second ; watt = [power] = W ; usd = [currency] = USD
+"""
+
+
 @cache
 def _registry() -> pint.UnitRegistry:
     import pint
 
-    registry: pint.UnitRegistry = pint.UnitRegistry(cache_folder=None)
-    for definition in ("bps = bit / second", "flop = []", "FLOPS = flop / second", "usd = []"):
-        registry.define(definition)
+    registry: pint.UnitRegistry = pint.UnitRegistry(None, cache_folder=None)
+    for definition in _DEFINITIONS.replace("\n", ";").split(";"):
+        if definition.strip():
+            registry.define(definition.strip())
     return registry
 
 
 @cache
 def parse(text: str | int | float, unit: str) -> float:
-    """Convert ``text`` (number and unit) to ``unit``: one of byte, second, byte/second, flop/second, meter, watt, usd/hour.
+    """``text``, a number and a unit, in ``unit``: byte, second, byte/second, flop/second, meter, watt or usd/hour.
 
     Raises:
         InvalidInput: E-UNIT for a bare number, an unknown unit, or one of another kind.
@@ -49,12 +61,24 @@ def parse(text: str | int | float, unit: str) -> float:
     example = _EXAMPLES.get(unit, unit)
     if not isinstance(text, str):
         raise InvalidInput("E-UNIT", f"{text!r} has no unit", f"write for example {example}")
+    # what pint's parser raises on text that is no quantity
+    failures = (
+        pint.errors.PintError,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+    )
     try:
-        quantity = _registry().Quantity(text)
+        quantity: Any = _registry().Quantity(text)
         if not quantity.unitless or unit == "dimensionless":
             return float(quantity.to(unit).magnitude)
-    except (pint.errors.PintError, ValueError, TypeError, AttributeError, SyntaxError, AssertionError) as error:
-        raise InvalidInput("E-UNIT", f"{text!r} is not a quantity in {unit} ({error})", f"write e.g. {example}") from None
+    except failures as error:
+        raise InvalidInput(
+            "E-UNIT", f"{text!r} is not a quantity in {unit} ({error})", f"write e.g. {example}"
+        ) from None
     raise InvalidInput("E-UNIT", f"{text!r} has no unit", f"write for example {example}")
 
 

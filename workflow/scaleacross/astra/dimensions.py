@@ -6,12 +6,15 @@ The backend knows neither tiers nor shared uplinks, so both are folded into the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from ..cluster import Cluster
 from ..errors import InvalidInput
+from ..plan.gray import gray_digits, pipeline_shares
 from ..units import gib_per_second, nanoseconds
 
 # Hops the backend charges between two NPUs of a dimension (on a Ring: between neighbours).
@@ -71,8 +74,10 @@ def effective_bandwidth(port: float, oversubscription: float, share: float) -> f
 def astra_dimensions(dims: Sequence[DimLike], cluster: Cluster) -> tuple[AstraDim, ...]:
     """The columns of ``network.yml`` for placed dimensions, innermost first.
 
-    *Bandwidth*: that of the tier's port, cut by the largest oversubscription of the tiers crossed on the way up to it
-    (a message between buildings passes the zones' uplinks too), see :func:`effective_bandwidth`.
+    *Bandwidth*: of the tier's port, cut by each uplink on the way up to the tier (a message between buildings passes
+    the zones' uplinks too) as far as its unit's GPUs send through it at once, see :func:`effective_bandwidth`. Only
+    the
+    traffic along the dimension itself is counted: what else uses an uplink at the same time, ASTRA-sim can't say.
 
     *Latency*: a tier states one way, GPU to GPU. The backend charges hops: two for a Switch (so a hop is half of it),
     one for FullyConnected, and on a Ring one for each step between neighbours.
@@ -82,25 +87,91 @@ def astra_dimensions(dims: Sequence[DimLike], cluster: Cluster) -> tuple[AstraDi
             don't multiply to its size, are not in the cluster's order, or have an impossible size or share.
     """
     _check_filled(dims, cluster)
-    return tuple(_astra_dimension(dim, cluster) for dim in dims)
+    pipeline = [dim for dim in dims if dim.axis == "pp"]
+    crossing = iter(crossing_shares(tuple(dim.size for dim in pipeline), tuple(dim.share for dim in pipeline)))
+    columns = []
+    for dim in dims:
+        if dim.axis == "pp":
+            by_stages = next(crossing)
+            levels = [_stage_level(pipeline, cluster, tier) for tier in range(cluster.tier_index(dim.tier) + 1)]
+            shares = [by_stages[min(level, len(by_stages) - 1)] for level in levels]
+        else:
+            shares = [dim.share] * (cluster.tier_index(dim.tier) + 1)
+        columns.append(_astra_dimension(dim, cluster, shares))
+    return tuple(columns)
 
 
-def _astra_dimension(dim: DimLike, cluster: Cluster) -> AstraDim:
+def _stage_level(pipeline: Sequence[DimLike], cluster: Cluster, tier: int) -> int:
+    """How many pipeline dimensions lie inside one unit below a tier."""
+    return sum(cluster.tier_index(dim.tier) < tier for dim in pipeline)
+
+
+def _astra_dimension(dim: DimLike, cluster: Cluster, shares: Sequence[float]) -> AstraDim:
+    """One column; ``shares[t]`` is the share of a unit below tier t that sends across the dimension at once."""
     index = cluster.tier_index(dim.tier)
     tier = cluster.tiers[index]
-    ratio = max(crossed.oversubscription for crossed in cluster.tiers[: index + 1])
+    ratios = [crossed.oversubscription for crossed in cluster.tiers[: index + 1]]
+    bandwidth = min(
+        effective_bandwidth(tier.bandwidth, ratio, share) for ratio, share in zip(ratios, shares, strict=True)
+    )
     return AstraDim(
         topology=tier.topology,
         size=dim.size,
-        bandwidth=gib_per_second(effective_bandwidth(tier.bandwidth, ratio, dim.share)),
+        bandwidth=gib_per_second(bandwidth),
         latency=nanoseconds(tier.latency / HOPS[tier.topology]),
         tier=dim.tier,
         axis=dim.axis,
         share=dim.share,
         port=tier.bandwidth,
         one_way=tier.latency,
-        oversubscription=ratio,
+        oversubscription=max(ratios),
     )
+
+
+@lru_cache(maxsize=4096)
+def crossing_shares(sizes: tuple[int, ...], shares: tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
+    """How concentrated the senders of each pipeline dimension are in the smaller units below it.
+
+    One stage of eight may send between buildings, but it is half of its zone of two stages, and the zone's uplink sees
+    that half.
+
+    Args:
+        sizes: of the pipeline dimensions, innermost first; stages lie on them in Gray order.
+        shares: of each dimension, as placed; they tell whether the last stage sends to the first.
+
+    Returns:
+        Entry [d][l], l <= d: the largest share of the stages in a unit of the first l dimensions that send across d.
+    """
+    found: tuple[tuple[float, ...], ...] | None = None
+    for wraps in (False, True):
+        if all(map(math.isclose, pipeline_shares(sizes, wraps), shares)):
+            exact = _crossing_shares(sizes, wraps)
+            found = exact if found is None else tuple(tuple(map(max, *rows)) for rows in zip(found, exact, strict=True))
+    if found is None:  # not a share of Gray order: all of a unit's senders may sit in one smaller unit
+        found = tuple(
+            tuple(min(1.0, share * math.prod(sizes[level:dim])) for level in range(dim + 1))
+            for dim, share in enumerate(shares)
+        )
+    return found
+
+
+def _crossing_shares(sizes: tuple[int, ...], wraps: bool) -> tuple[tuple[float, ...], ...]:
+    stages = math.prod(sizes)
+    digits = [gray_digits(stage, sizes) for stage in range(stages)]
+    rows = []
+    for dim in range(len(sizes)):
+        senders = [
+            stage
+            for stage in range(stages)
+            if any(
+                digits[peer % stages][dim] != digits[stage][dim]
+                for peer in (stage - 1, stage + 1)
+                if wraps or 0 <= peer < stages
+            )
+        ]
+        fullest = [max(Counter(digits[stage][level:] for stage in senders).values()) for level in range(dim + 1)]
+        rows.append(tuple(count / math.prod(sizes[:level]) for level, count in enumerate(fullest)))
+    return tuple(rows)
 
 
 def _check_filled(dims: Sequence[DimLike], cluster: Cluster) -> None:

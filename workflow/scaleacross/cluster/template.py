@@ -129,11 +129,7 @@ def _render_error(error: jinja2.TemplateError, path: Path, context: Mapping[str,
         attribute = re.search(r"has no attribute '([^']+)'", message)
         variable = re.search(r"'([^']+)' is undefined", message)
         if variable and not attribute:
-            fix = (
-                did_you_mean(variable[1], context)
-                + ", or give it a default: "
-                + f"{{{{ {variable[1]} | default(...) }}}}"
-            )
+            fix = f"{did_you_mean(variable[1], context)} or give it a default: {{{{ {variable[1]} | default(...) }}}}"
             return InvalidInput("E-UNDEFINED", f"{_place(error, path)}: variable '{variable[1]}' is undefined", fix)
         return InvalidInput("E-UNDEFINED", f"{_place(error, path)}: {message}", "correct the name")
     return InvalidInput("E-TEMPLATE-SYNTAX", f"{_place(error, path)}: {message}", "correct the template")
