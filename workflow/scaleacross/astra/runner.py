@@ -117,7 +117,7 @@ def _files_limit(npus: int) -> int:
 
 def _with_limits(command: list[str], files: int, time_limit: float | None) -> list[str]:
     """A shell that sets the limits and becomes the command: no code of ours runs between fork and exec."""
-    limits = f"ulimit -n {files}"
+    limits = f"ulimit -S -n {files}"
     if time_limit is not None:  # the binary computes in one thread; twice the limit is never reached before we kill it
         limits += f" && ulimit -t {math.ceil(2 * time_limit) + 10}"
     return ["/bin/sh", "-c", f'{limits} && exec "$@"', "sh", *command]
