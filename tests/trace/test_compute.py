@@ -56,7 +56,7 @@ def test_flash_attention_on_h100_follows_its_measured_curve(keys: int, tflops: f
     """FlashAttention-3, head size 128, no mask (pytorch/benchmark, pull request 2391). Without a mask a query sees all
     keys, as a causal one does in a sequence twice as long."""
     flops = 10**15
-    operator = Operator("attention", "attention", flops, 0, 2 * keys, 2 * keys, 128, 16)
+    operator = Operator("attention", "attention", flops, 0, 2 * keys, 2 * keys, 128, 16, kernel="flash")
     assert flops / operator_seconds(operator, ACCELERATORS["h100-sxm"]) / 1e12 == pytest.approx(tflops, rel=0.03)
 
 
@@ -162,6 +162,28 @@ def test_bad_calibrations_are_refused(path: tuple[str, ...], value: object, said
     with pytest.raises(InvalidInput) as error:
         operator_seconds(product(8, 8, 8), replace(accelerator, calibration=raw))
     assert said in str(error.value)
+
+
+def test_an_attention_kernel_without_rates_is_refused() -> None:
+    operator = Operator("attention", "attention", 10**12, 0, 64, 64, 128, 16, kernel="flash7")
+    with pytest.raises(InvalidInput, match=r"E-CALIBRATION.*no rates.*'flash7'.*did you mean"):
+        operator_seconds(operator, ACCELERATORS["h100-sxm"])
+
+
+def test_an_older_attention_kernel_is_slower_on_a_newer_accelerator() -> None:
+    model = load_model(CONFIG / "models" / "llama3-405b.yaml")
+    new, old = (layer_operators(model, 0, Shard(1, 8192, 8, attention=kernel)) for kernel in ("flash", "flash2"))
+    for name, slower in (("h100-sxm", True), ("a100-80gb-sxm", False)):
+        seconds = [block_cost(each, ACCELERATORS[name]).seconds for each in (new, old)]
+        assert (seconds[1] > 1.02 * seconds[0]) == slower
+
+
+def test_fp8_reaches_what_was_measured_and_leaves_attention_alone() -> None:
+    """1280 TFLOP/s on H100 (SemiAnalysis, 2024)."""
+    accelerator, operator = ACCELERATORS["h100-sxm"], product(8192, 8192, 8192)
+    assert operator.flops / operator_seconds(operator, accelerator, "fp8") / 1e12 == pytest.approx(1280, rel=0.005)
+    scores = replace(operator, name="scores.dgrad")
+    assert operator_seconds(scores, accelerator, "fp8") == operator_seconds(scores, accelerator, "bf16")
 
 
 def test_an_unknown_precision_is_refused() -> None:

@@ -64,7 +64,7 @@ def _attention(model: Model, layer: int, shard: Shard) -> Activation:
     latent = (model.mla.query_rank + model.mla.kv_rank + model.mla.rope_size) * 2 if model.mla else 0
     projected = element * tokens * (model.query_width + model.kv_width) / tp
     kept = element * tokens / tp * (heads_out + latent)  # latents before and after their norms, divided by tokens
-    if shard.attention == "flash":
+    if shard.fused:
         kept += 4 * tokens * model.heads / tp
         return Activation(kept, inputs + projected) if model.mla else Activation(kept + projected, inputs)
     kept += inputs + projected
@@ -80,7 +80,7 @@ def _mlp(model: Model, shard: Shard, tokens: float, ffn: int) -> Activation:
     up = 2 * ffn if model.mlp == "swiglu" else ffn
     inputs = element * shard.residual_tokens * model.hidden
     projected, activated = element * tokens * up / shard.tp, element * tokens * ffn / shard.tp
-    if shard.attention == "flash":
+    if shard.fused:
         return Activation(projected, inputs + activated)
     return Activation(inputs + projected + activated)
 
@@ -96,4 +96,4 @@ def _moe(model: Model, shard: Shard) -> Activation:
     widths = rows * moe.ffn / shard.etp + shard.tokens * moe.shared_width / shard.tp
     kept = element * (rows * model.hidden + up * widths) + 4 * routed * moe.experts
     cheap = element * (shard.residual_tokens * model.hidden + widths)
-    return Activation(kept, cheap) if shard.attention == "flash" else Activation(kept + cheap)
+    return Activation(kept, cheap) if shard.fused else Activation(kept + cheap)

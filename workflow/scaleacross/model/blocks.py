@@ -145,7 +145,7 @@ def _latent_projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
     assert model.mla is not None
     mla, element, tokens = model.mla, shard.bytes_per_element, shard.tokens
     heads, rows = model.heads // shard.tp, tokens // shard.tp
-    latent, fused = mla.query_rank + mla.kv_rank, shard.attention == "flash"
+    latent, fused = mla.query_rank + mla.kv_rank, shard.fused
     rotated = 2 * element * tokens * heads * 2 * model.qk_size
     return (
         gemm("latent", (rows, latent + mla.rope_size, model.hidden), shard),
@@ -159,12 +159,12 @@ def _latent_projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
 def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, ...]:
     element, heads = shard.bytes_per_element, shard.micro_batch * model.heads // shard.tp
     queries, keys = shard.sequence // shard.cp, model.attention_span(layer, shard.sequence)
-    if shard.attention == "flash":
+    if shard.fused:
         flops = heads * queries * keys * (model.qk_size + model.value_size)  # 2 x the full square, halved: causal
         traffic = element * shard.tokens * model.heads // shard.tp * (model.qk_size + model.value_size)
         traffic += element * shard.micro_batch * shard.sequence * model.kv_width // shard.tp
-        core = Operator("attention", "attention", flops, traffic, queries, keys, model.qk_size, heads)
-        return (core,)
+        size = model.qk_size
+        return (Operator("attention", "attention", flops, traffic, queries, keys, size, heads, kernel=shard.attention),)
     scores = heads * queries * keys
     dropout = 2 * element + 1 if model.dropout else 0
     return (
@@ -175,7 +175,7 @@ def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, .
 
 
 def _mlp(prefix: str, model: Model, tokens: int, ffn: int, shard: Shard) -> tuple[Operator, ...]:
-    element, fused = shard.bytes_per_element, shard.attention == "flash"
+    element, fused = shard.bytes_per_element, shard.fused
     up = 2 * ffn if model.mlp == "swiglu" else ffn
     return (
         gemm(f"{prefix}_up", (tokens, up, model.hidden), shard, bias=model.bias),
@@ -205,7 +205,7 @@ def _grouped(one_row: tuple[Operator, ...], rows: int, experts: int, shard: Shar
 def _norm(name: str, model: Model, shard: Shard) -> Operator:
     """Backward: output gradient and input read and input gradient written, then both read again for the weights'."""
     element, elements = shard.bytes_per_element, shard.residual_tokens * model.hidden
-    return memory(name, 2 * element * elements, 5 * element * elements, selective=shard.attention == "flash")
+    return memory(name, 2 * element * elements, 5 * element * elements, selective=shard.fused)
 
 
 def _residual(name: str, model: Model, shard: Shard) -> Operator:

@@ -14,6 +14,7 @@ without its formula; 400 / 989 is 40.4 %. The optimizer's, norms' and activation
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from .blocks import head_operators, layer_operators, mtp_operators
@@ -23,6 +24,7 @@ from .spec import Model
 Convention = Literal["full", "causal"]
 
 
+@lru_cache(maxsize=256)
 def forward_flops(model: Model, sequence: int, convention: Convention = "full") -> int:
     """Matrix FLOPs of the forward pass of one sequence: layers, prediction modules and logits (the embedding is a
     look-up)."""

@@ -21,7 +21,8 @@ class Shard:
         tp, cp, ep, etp: Degrees of tensor, context, expert and expert-tensor parallelism.
         sequence_parallel: Norms and residuals divided by ``tp`` too (Korthikanti et al., arXiv 2205.05198).
         bytes_per_element: Of activations and weights in compute.
-        attention: ``flash`` (fused, no score matrix in memory) or ``unfused`` (Megatron-LM before 2022).
+        attention: ``flash`` (the accelerator's best fused kernel, no score matrix in memory), ``flash2``
+            (FlashAttention-2, what was there when Hopper was new) or ``unfused`` (Megatron-LM before 2022).
         expert_imbalance: Tokens of the busiest expert rank over the mean, >= 1.
         gradient_bytes: Of the number that weight gradients are accumulated in.
         fused_accumulation: Weight gradients are added to memory by the GEMM itself (Megatron-LM since 2022); otherwise
@@ -36,10 +37,15 @@ class Shard:
     etp: int = 1
     sequence_parallel: bool = True
     bytes_per_element: int = 2
-    attention: Literal["flash", "unfused"] = "flash"
+    attention: Literal["flash", "flash2", "unfused"] = "flash"
     expert_imbalance: float = 1.0
     gradient_bytes: int = 4
     fused_accumulation: bool = True
+
+    @property
+    def fused(self) -> bool:
+        """Whether attention is one kernel that keeps its scores on chip."""
+        return self.attention != "unfused"
 
     @property
     def tokens(self) -> int:
@@ -68,6 +74,7 @@ class Operator:
             norms, the MLP's activation and the up-projections of latent attention.
         output_bytes: The part of ``bytes`` a GEMM moves for its result, after its products (8 an element where it adds
             to an accumulated gradient in FP32: one read, one write).
+        kernel: Which kernel runs fused attention (``Shard.attention``).
         backward_bytes: Traffic of an element-wise operator's backward pass.
         element, gradient_element, fused_accumulation: Bytes of a number of a GEMM and of its accumulated weight
             gradient, and how that is added (see ``Shard``).
@@ -85,6 +92,7 @@ class Operator:
     bias: bool = False
     selective: bool = False
     output_bytes: int = 0
+    kernel: str = ""
     backward_bytes: int = 0
     element: int = 2
     gradient_element: int = 4

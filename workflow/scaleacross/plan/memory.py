@@ -63,7 +63,7 @@ def shard_of(training: Training, parallelism: Parallelism) -> Shard:
         etp=parallelism.etp,
         sequence_parallel=parallelism.sequence_parallel,
         bytes_per_element=training.element_bytes,
-        attention="unfused" if parallelism.attention == "unfused" else "flash",
+        attention=parallelism.attention,  # type: ignore[arg-type]  # one of ATTENTIONS, checked by Parallelism
     )
 
 

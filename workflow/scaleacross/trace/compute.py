@@ -25,6 +25,9 @@ from ..errors import InvalidInput, did_you_mean
 from ..model.operators import Operator
 from ..units import parse
 
+# What FP8 training leaves in BF16: attention, router, output matrix (DeepSeek-V3, arXiv 2412.19437, section 3.3.1).
+_NEVER_FP8 = {"attention", "scores", "context", "router", "logits"}
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,6 +51,7 @@ class GemmCalibration(_Section):
         tile_overhead: Time to fill and drain one tile's pipeline, with a unit.
         reuse: A tile of tm x tn reaches ``i / (i + reuse)`` with i = tm tn / (tm + tn), relative to the best tile.
         measured: The measurement that ``fraction`` reproduces.
+        relative: Of a precision, its share of its own peak over the share that BF16 reaches of its.
     """
 
     fraction: float = Field(gt=0, le=1)
@@ -56,6 +60,7 @@ class GemmCalibration(_Section):
     tile_overhead: str
     reuse: float = Field(ge=0)
     measured: Measurement
+    relative: dict[str, float] = {}
 
 
 class AttentionCalibration(_Section):
@@ -74,10 +79,14 @@ class MemoryCalibration(_Section):
 
 
 class Calibration(_Section):
-    """The ``calibration:`` mapping of an accelerator file. ``assumption`` is true where nothing was measured."""
+    """The ``calibration:`` mapping of an accelerator file.
+
+    ``attention`` has an entry a kernel (``flash``, the best one, and ``flash2``). ``assumption`` is true where some
+    rate was not measured on this accelerator.
+    """
 
     gemm: GemmCalibration
-    attention: AttentionCalibration
+    attention: dict[str, AttentionCalibration]
     memory: MemoryCalibration
     kernel_overhead: str
     assumption: bool = False
@@ -166,24 +175,27 @@ def _calibration(key: _Key) -> Calibration:
 @lru_cache(maxsize=65536)
 def _seconds(operator: Operator, key: _Key, precision: str) -> float:
     accelerator, calibrated = key.accelerator, _calibration(key)
+    if precision == "fp8" and operator.name.partition(".")[0] in _NEVER_FP8:
+        precision = "bf16"
     traffic = operator.bytes / (accelerator.memory_bandwidth * calibrated.memory.fraction)
     work = 0.0
     if operator.kind == "gemm":
-        work = _gemm_seconds(operator, accelerator.peak(precision), calibrated.gemm)
+        rate = accelerator.peak(precision) * calibrated.gemm.relative.get(precision, 1.0)
+        work = _gemm_seconds(operator, rate, calibrated.gemm)
         work += operator.output_bytes / (accelerator.memory_bandwidth * calibrated.memory.fraction)
     elif operator.kind == "attention":
-        work = _attention_seconds(operator, accelerator.peak(precision), calibrated.attention)
+        work = _attention_seconds(operator, accelerator, precision, calibrated)
     return max(work, traffic) + calibrated.overhead
 
 
-def _gemm_seconds(operator: Operator, peak: float, calibrated: GemmCalibration) -> float:
+def _gemm_seconds(operator: Operator, achievable: float, calibrated: GemmCalibration) -> float:
     best_reuse = max(_reuse(tile, calibrated.reuse) for tile in calibrated.tiles)
     overhead = parse(calibrated.tile_overhead, "second")
     products = math.inf
     for tile in calibrated.tiles:
         tiles = math.ceil(operator.m / tile[0]) * math.ceil(operator.n / tile[1]) * operator.count
         waves = math.ceil(tiles / calibrated.units)
-        rate = peak / calibrated.units * calibrated.fraction * _reuse(tile, calibrated.reuse) / best_reuse
+        rate = achievable / calibrated.units * calibrated.fraction * _reuse(tile, calibrated.reuse) / best_reuse
         products = min(products, waves * (2.0 * tile[0] * tile[1] * operator.k / rate + overhead))
     shape = 2 * operator.m * operator.n * operator.k * operator.count
     return products * (operator.flops / shape if shape else 1.0)
@@ -194,7 +206,14 @@ def _reuse(tile: tuple[int, int], half: float) -> float:
     return intensity / (intensity + half)
 
 
-def _attention_seconds(operator: Operator, peak: float, calibrated: AttentionCalibration) -> float:
-    share = calibrated.backward if operator.name.endswith("dgrad") else calibrated.forward
+def _attention_seconds(operator: Operator, accelerator: Accelerator, precision: str, calibrated: Calibration) -> float:
+    rates = calibrated.attention.get(operator.kernel)
+    if rates is None:
+        raise InvalidInput(
+            "E-CALIBRATION",
+            f"{accelerator.name} has no rates of the attention kernel '{operator.kernel}'",
+            did_you_mean(operator.kernel, calibrated.attention),
+        )
+    share = rates.backward if operator.name.endswith("dgrad") else rates.forward
     keys = operator.n / 2
-    return operator.flops / (peak * share) * (keys + calibrated.half_keys) / keys
+    return operator.flops / (accelerator.peak(precision) * share) * (keys + rates.half_keys) / keys
