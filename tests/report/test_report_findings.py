@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scaleacross.errors import InvalidInput
 from scaleacross.report.findings import TIME, Findings, StudyFacts, count_reasons, load_findings
 from scaleacross.report.tables import Table, number_of
-from scaleacross.report.words import design_words, speedup_sentence, why_sentences
+from scaleacross.report.words import design_words, speedup_sentence, tie_sentence, why_sentences
 from synthetic_study import ENVIRONMENT, PRODUCTION, write_study
 
 
@@ -121,6 +121,8 @@ def test_the_chosen_point_of_the_flow_is_the_winner_where_times_are_equal(tmp_pa
     write_study(tmp_path, environment={}, baselines={}, rows=rows)
     found = load_findings(tmp_path, StudyFacts("x", chosen=(second["point_id"],)))
     assert found.winner()["point_id"] == second["point_id"]
+    assert [row["point_id"] for row in found.ties()] == [first["point_id"]]
+    assert tie_sentence(found).startswith("One other point is exactly as fast, with other values of ")
 
 
 def test_derived_columns_are_no_choice(tmp_path):

@@ -14,7 +14,7 @@ from scaleacross.report.page import LEAST_FAILED, MOST_ROWS
 from synthetic_study import DIMENSIONS, ENVIRONMENT, PRODUCTION, TIERS, make_rows, write_study
 
 VOID = {"meta", "input", "br", "wbr", "link", "img", "hr"}
-FIGURES = ["breakdown", "effects", "gantt", "gantt-start", "pareto", "speedups"]
+FIGURES = ["breakdown", "effects", "gantt", "gantt-detail", "pareto", "speedups"]
 GANTTS = [
     Gantt(name, [[Bar(0.1 * n, 0.1 * n + 0.1, "FB"[n % 2], n)] for n in range(4)]) for name in ("winner", "other")
 ]
@@ -133,7 +133,7 @@ def test_a_long_table_is_cut_with_a_note_and_keeps_some_of_every_kind(full):
     _, rows, page = full
     shown = {row["point_id"] for row in rows} & set(page.texts)
     assert len(rows) > MOST_ROWS == len(shown)
-    assert f"shows {MOST_ROWS} of {len(rows)} points" in page.text
+    assert f"shows {MOST_ROWS:,} of {len(rows):,} points" in page.text
     assert {row["point_id"] for row in rows if row["status"] == "ok"} <= shown
     failed = [row for row in rows if row["status"] != "ok" and row["point_id"] in shown]
     assert len(failed) >= LEAST_FAILED
@@ -143,7 +143,7 @@ def test_every_reason_is_told(full):
     _, rows, page = full
     for word in ("E-MEMORY", "E-SCHEDULE", "E-CONSTRAINT", "E-LIMIT"):
         assert word in page.text
-    assert f"{sum(row['status'] != 'ok' for row in rows)} of {len(rows)} points have no usable time" in page.text
+    assert f"{sum(row['status'] != 'ok' for row in rows)} of {len(rows):,} points have no usable time" in page.text
 
 
 def test_strings_of_the_user_are_escaped(tmp_path):

@@ -74,6 +74,7 @@ def _timeline(title: str, workload: Path, config: Path, model: str) -> Gantt:
     from ..engine import load_config, load_workload, simulate
     from ..errors import InvalidInput
     from ..report import from_timeline
+    from ..trace.ranks import RankMap
 
     groups = config / "comm_groups.json"
     loaded = load_config(
@@ -85,5 +86,5 @@ def _timeline(title: str, workload: Path, config: Path, model: str) -> Gantt:
     outcome = simulate(load_workload(workload), loaded, model=model, timeline=True, time_limit=TIME_LIMIT)
     if outcome.status != "ok":
         raise InvalidInput("E-TIMELINE", f"{outcome.status}: {outcome.message}")
-    classes = range(min(MOST_STAGES, outcome.classes))
-    return from_timeline(title, {stage: outcome.timeline(stage) for stage in classes})
+    stages = range(min(MOST_STAGES, len(RankMap.load(workload.parent).classes)))
+    return from_timeline(title, {stage: outcome.timeline(stage) for stage in stages})

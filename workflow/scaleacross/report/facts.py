@@ -44,7 +44,10 @@ def facts_from(content: Mapping[str, Any], optimum: Mapping[str, Any], provenanc
 
 
 def _texts(items: Sequence[Mapping[str, Any]] | None) -> tuple[Assumption, ...]:
-    return tuple(Assumption(str(item["subject"]), str(item["text"])) for item in items or ())
+    """Notes as they are, without the mark "assumption:", which their heading says."""
+    return tuple(
+        Assumption(str(item["subject"]), str(item["text"]).removeprefix("assumption: ")) for item in items or ()
+    )
 
 
 def _provenance(record: Mapping[str, Any]) -> dict[str, str]:

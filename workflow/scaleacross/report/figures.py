@@ -122,8 +122,9 @@ def pareto(findings: Findings, effects: Sequence[Effect]) -> Figure:
         axes.axvline(limit, color=INK, lw=1, ls=(0, (4, 3)))
         axes.annotate("memory limit", (limit, 1), (-5, -4), axes.get_xaxis_transform(), "offset points", size=8,
                       ha="right", va="top")  # fmt: skip
-        axes.axvspan(limit, limit * 1.04, color=GRID, lw=0)
-        axes.set_xlim(None, limit * 1.04)
+        end = limit + 0.06 * (limit - min(number_of(row, "memory_gib") for row in rows) + 1e-3 * limit)
+        axes.axvspan(limit, end, color=GRID, lw=0)
+        axes.set_xlim(None, end)
     times = _memory_and_time(rows)[1]
     if max(times) > 6 * min(times):
         axes.set_yscale("log")

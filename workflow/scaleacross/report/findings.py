@@ -189,6 +189,14 @@ class Findings:
         """The headline's comparison with the first baseline that has a point."""
         return next((item for item in self.against() if item.point is not None), None)
 
+    def ties(self) -> list[Row]:
+        """Other points of the headline environment with the winner's time (to 1e-9 of it)."""
+        winner = self.winner()
+        if winner is None:
+            return []
+        time = number_of(winner, TIME)
+        return [row for row in self.best() if row is not winner and abs(number_of(row, TIME) - time) <= 1e-9 * time]
+
     def runners_up(self, count: int) -> list[Row]:
         """The next best points of the headline environment; one of those with exactly the same times."""
         winner = self.winner()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import TYPE_CHECKING
 
 from .gantt import Bar, Gantt
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 #: More bars than this are drawn as an image inside the SVG: a browser would need seconds for the vectors.
 MOST_VECTORS = 2000
-PASSES = {"F": "forward", "B": "backward", "W": "weight gradient"}
+#: About so many passes of the winner fill the width of the detail.
+PASSES_SHOWN = 40
+PASSES = {"F": "forward", "B": "backward", "W": "weight gradient", "compute": "other compute"}
 
 
 def whole(gantts: Sequence[Gantt]) -> Figure:
@@ -33,15 +36,18 @@ def whole(gantts: Sequence[Gantt]) -> Figure:
     return figure
 
 
-def zoom(gantts: Sequence[Gantt], stages: int = 4, share: float = 0.2) -> Figure:
-    """The first stages during the first part of the shortest step, with the number of the micro-batch in each pass."""
-    end = share * min(gantt.end for gantt in gantts)
-    figure, axes = canvas(0.9 + len(gantts) * (0.5 + 0.3 * stages), len(gantts), share_x=True)
+def detail(gantts: Sequence[Gantt], stages: int = 4) -> Figure:
+    """A stretch from the middle of each step, first stages, all at one scale, with the micro-batch in each pass."""
+    passes = [bar.end - bar.start for bar in gantts[0].rows[0] if bar.micro_batch >= 0]
+    shortest = min(gantt.end for gantt in gantts)
+    width = min(0.25 * shortest, PASSES_SHOWN * median(passes or [shortest]))
+    figure, axes = canvas(0.9 + len(gantts) * (0.75 + 0.3 * stages), len(gantts))
     for part, gantt in zip(axes, gantts, strict=True):
+        start = 0.5 * (gantt.end - width)
         shown = range(min(stages, len(gantt.rows)))
-        _draw(part, gantt, 0.0, end, shown)
+        _draw(part, gantt, start, start + width, shown)
         for row in shown:
-            _numbers(part, gantt.rows[row], row, end)
+            _numbers(part, gantt.rows[row], row, start, start + width)
         part.set_title(gantt.title, loc="left", size=9, weight="bold")
     axes[-1].set_xlabel("time from the start of the step (s); numbers are micro-batches")
     _legend(figure, gantts)
@@ -56,7 +62,7 @@ def _draw(axes: Axes, gantt: Gantt, start: float, end: float, rows: range) -> No
     for row in rows:
         for bar in gantt.rows[row]:
             if bar.end > start and bar.start < end:
-                corners.setdefault(bar.kind, []).append(_corners(bar, row, end))
+                corners.setdefault(bar.kind, []).append(_corners(bar, row, start, end))
     raster = sum(map(len, corners.values())) > MOST_VECTORS
     for kind in sorted(corners, key=lambda kind: kind in PASS_COLOURS):
         bars = PolyCollection(
@@ -69,7 +75,7 @@ def _draw(axes: Axes, gantt: Gantt, start: float, end: float, rows: range) -> No
         )
         axes.add_collection(bars, autolim=False)
     axes.set_facecolor("#f4f6f8")
-    axes.set_xlim(start, end * 1.002)
+    axes.set_xlim(start, end + 0.002 * (end - start))
     axes.set_ylim(rows.stop - 0.45, -0.55)
     step = max(1, -(-len(rows) // 16))
     axes.set_yticks(rows[::step])
@@ -78,19 +84,20 @@ def _draw(axes: Axes, gantt: Gantt, start: float, end: float, rows: range) -> No
     axes.grid(axis="x", color=GRID)
 
 
-def _corners(bar: Bar, row: int, end: float) -> list[tuple[float, float]]:
-    top, bottom, right = row - 0.4, row + 0.4, min(bar.end, end * 1.01)
-    return [(bar.start, bottom), (right, bottom), (right, top), (bar.start, top)]
+def _corners(bar: Bar, row: int, start: float, end: float) -> list[tuple[float, float]]:
+    margin = 0.01 * (end - start)
+    left, right = max(bar.start, start - margin), min(bar.end, end + margin)
+    return [(left, row + 0.4), (right, row + 0.4), (right, row - 0.4), (left, row - 0.4)]
 
 
-def _numbers(axes: Axes, bars: Sequence[Bar], row: int, end: float) -> None:
+def _numbers(axes: Axes, bars: Sequence[Bar], row: int, start: float, end: float) -> None:
     """The micro-batch in the middle of each pass that is wide enough for it."""
     for bar in bars:
-        width = min(bar.end, end) - bar.start
-        if bar.micro_batch >= 0 and width > 0.011 * end:
+        left, right = max(bar.start, start), min(bar.end, end)
+        if bar.micro_batch >= 0 and right - left > 0.011 * (end - start):
             colour = INK if bar.kind == "F" else "white"
-            middle = bar.start + width / 2
-            axes.text(middle, row, str(bar.micro_batch), ha="center", va="center", size=6.5, color=colour, zorder=4)
+            label = axes.text((left + right) / 2, row, str(bar.micro_batch), ha="center", va="center", size=6.5)
+            label.set(color=colour, zorder=4, in_layout=False)
 
 
 def _colour(kind: str) -> str:

@@ -20,6 +20,7 @@ from .words import (
     short_label,
     signed_percent,
     speedup_sentence,
+    tie_sentence,
     value_of,
     why_sentences,
 )
@@ -81,6 +82,7 @@ def _verdict(findings: Findings, winner: Row) -> dict[str, Any]:
         "speedups": [speedup_sentence(item) for item in comparisons],
         "why": [] if first is None else why_sentences(first),
         "why_baseline": "" if first is None else first.baseline,
+        "tie": tie_sentence(findings),
         "no_baseline": not comparisons,
         "model": model,
         "model_text": NETWORK_MODELS.get(model, ""),

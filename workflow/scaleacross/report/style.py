@@ -35,7 +35,7 @@ PART_COLOURS = {
     **{f"exposed_{axis}_s": colour for axis, colour in AXIS_COLOURS.items()},
     "idle_s": "#d4d9df",
 }
-PASS_COLOURS = {"F": "#8cc4e8", "B": "#0072B2", "W": "#003b63"}
+PASS_COLOURS = {"F": "#8cc4e8", "B": "#0072B2", "W": "#003b63", "compute": "#5b7f9b"}
 #: For categories without a meaning of their own.
 CATEGORIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 
@@ -105,6 +105,7 @@ def write_figure(name: str, draw: Callable[[], Figure], folder: Path) -> str:
         figure = draw()
         svg, png = io.StringIO(), io.BytesIO()
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "ScaleAcross Explorer"})
+        figure.set_layout_engine("none")  # it is laid out now: not again for the other format
         figure.savefig(png, format="png", dpi=150, metadata={"Software": "ScaleAcross Explorer"})
     write_atomic(folder / f"{name}.svg", svg.getvalue())
     write_atomic(folder / f"{name}.png", png.getvalue())

@@ -193,6 +193,16 @@ def speedup_sentence(item: Against) -> str:
     )
 
 
+def tie_sentence(findings: Findings) -> str:
+    """That other designs are as fast as the winner, and in what they differ; empty when there are none."""
+    winner, ties = findings.winner(), findings.ties()
+    if winner is None or not ties:
+        return ""
+    names = [name for name in findings.varied if any(row[name] != winner[name] for row in ties)]
+    count = "One other point is" if len(ties) == 1 else f"{len(ties)} other points are"
+    return f"{count} exactly as fast, with other values of {', '.join(map(name_of, names))}."
+
+
 def why_sentences(item: Against) -> list[str]:
     """Which parts of the iteration shrank and which grew, largest first, those above 1 % of the baseline's time."""
     if item.point is None or item.point is item.best:

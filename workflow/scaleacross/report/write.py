@@ -88,7 +88,7 @@ def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[di
         ),
         ("effects", bool(effects), "The study varies no dimension.", lambda: draw.effects(effects, best)),
         ("gantt", bool(gantts), "No timeline was kept of these points.", lambda: gantt_figure.whole(gantts)),
-        ("gantt-start", bool(gantts), "", lambda: gantt_figure.zoom(gantts)),
+        ("gantt-detail", bool(gantts), "", lambda: gantt_figure.detail(gantts)),
     ]
     drawn, missing = {}, {}
     for name, possible, why_not, figure in plans:
