@@ -12,8 +12,8 @@ def prepared(folder):
     (folder / "design").mkdir()
     study = {"name": "made-up", "model": "m", "cluster": "c", "training": {"global_batch": 2048},
              "environment": ENVIRONMENT, "dimensions": DIMENSIONS, "baselines": {"production": PRODUCTION}}  # fmt: skip
-    content = {"study": study, "dimension_columns": [*ENVIRONMENT, *DIMENSIONS], "tiers": TIERS, "gpus": 16384,
-               "configs": str(folder / "configs"), "assumptions": [{"subject": "zone", "text": "assumption: four"}]}  # fmt: skip
+    content = {"study": study, "dimension_columns": [*ENVIRONMENT, *DIMENSIONS], "tiers": TIERS, "gpus": 16384}
+    content |= {"configs": str(folder / "configs"), "assumptions": [{"subject": "zone", "text": "assumption: four"}]}
     (folder / "design/study.json").write_text(json.dumps(content))
     (folder / "provenance.yaml").write_text(yaml.safe_dump({"versions": {"python": "3.11.7"}, "design_key": "abc"}))
     return rows
