@@ -9,7 +9,7 @@ from scaleacross.cluster.accelerator import load_accelerator
 from scaleacross.errors import Infeasible
 from scaleacross.model import Model, embedding_parameters, head_parameters, layer_parameters, load_model
 from scaleacross.plan.degrees import Parallelism, Training
-from scaleacross.plan.memory import MemoryBreakdown, check_memory, stage_memory
+from scaleacross.plan.memory import MemoryBreakdown, check_memory, shard_of, stage_memory
 from scaleacross.units import GIB
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -70,6 +70,12 @@ def test_states_take_eighteen_bytes_a_parameter() -> None:
     memory = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8, 16), 16, 1)
     held = sum(layer_parameters(LLAMA, layer, tp=8).total for layer in range(8, 16))
     assert memory.weights + memory.gradients + memory.optimizer == 18 * held
+
+
+def test_gradients_in_sixteen_bits_take_half_and_move_half() -> None:
+    full, half = (stage_memory(LLAMA, TRAINING, plan(gradient_bytes=size), range(8), 8, 3) for size in (4, 2))
+    assert half.gradients == full.gradients / 2 and half.weights == full.weights
+    assert shard_of(TRAINING, plan(gradient_bytes=2, fused_accumulation=False)).gradient_bytes == 2
 
 
 def test_first_and_last_stage_hold_embedding_and_head() -> None:

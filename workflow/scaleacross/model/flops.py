@@ -7,9 +7,11 @@ Two conventions for causal attention, because published numbers differ:
   (``mfu``, ``tflops_per_gpu``) use it.**
 * ``causal`` counts the half that a causal model needs.
 
-``linear_training_flops`` is 6 N D, without attention. For Llama 3 405B at a sequence of 8,192 attention adds 8.3 %
-(``full``) or 4.2 % (``causal``) to it. Llama 3 (arXiv 2407.21783, table 4) gives TFLOP/s and BF16 MFU of 400 and 41 %
-without its formula; 400 / 989 is 40.4 %. The optimizer's, norms' and activations' FLOPs are in no convention.
+``linear_training_flops`` is 6 N D, without attention. For Llama 3 405B attention adds to it 8.3 % (``full``) or 4.2 %
+(``causal``) at a sequence of 8,192, and 133 % or 67 % at 131,072. Llama 3 (arXiv 2407.21783, table 4) gives TFLOP/s
+and BF16 MFU (400 and 41 %; 400 / 989 is 40.4 %) without its formula; its row of 131,072 tokens (380 TFLOP/s) is only
+possible if attention is counted, so that table is compared with ``causal``. The optimizer's, norms' and activations'
+FLOPs are in no convention.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Parallelism:
         dp_overlap: ``none`` data-parallel traffic alone; ``backward`` gradients by bucket during backward; ``prefetch``
             parameters gathered ahead of the forward too, at most two gathers in flight.
         bucket_layers: layers a gradient bucket (and a parameter gather) holds.
-        gradient_bytes: bytes an element of the gradient reduction (4: FP32, as Llama 3; 2: bf16).
+        gradient_bytes: bytes an element of gradients as accumulated and reduced (4: FP32, as Llama 3; 2: bf16).
         sequence_parallel: activations between tensor-parallel regions are split along the sequence.
         cp_method: ``all-gather`` gathers K and V before attention (Llama 3); ``ring`` passes them round under it.
         recompute: none, selective (the attention core) or full (the whole layer), before backward.
@@ -86,6 +86,7 @@ class Parallelism:
         scatter_gather: without sequence parallelism, send 1 / tp of a boundary and all-gather it on arrival (Megatron).
         attention: ``flash`` (the accelerator's best fused kernel), ``flash2`` (FlashAttention-2), or ``unfused`` as in
             Megatron-LM before 2022.
+        fused_accumulation: GEMMs add weight gradients to memory (Megatron-LM since 2022); False: another kernel does.
         flat_rings: axes whose collectives run over one flat ring, a communicator group in rank order, instead of
             dimension by dimension.
         layout: layers of every virtual stage, embedding to loss; None spreads them evenly.
@@ -115,6 +116,7 @@ class Parallelism:
     p2p_overlap: bool = True
     scatter_gather: bool = False
     attention: str = "flash"
+    fused_accumulation: bool = True
     flat_rings: tuple[str, ...] = ()
     layout: tuple[int, ...] | None = None
     granularity: str = "layer"

@@ -17,7 +17,6 @@ from ..model.activations import Activation, embedding_activation, head_activatio
 from ..units import GIB
 from .degrees import Parallelism, Training
 
-GRADIENT_BYTES = 4  # main gradients in FP32, whatever the reduction's precision
 STATE_BYTES = {"adam": 12, "sgd": 8}  # FP32 master weights and Adam's two moments (SGD: one)
 GATHERED_UNITS = 2  # layers whose gathered weights are held at once under FSDP (its limit of gathers in flight)
 
@@ -64,6 +63,8 @@ def shard_of(training: Training, parallelism: Parallelism) -> Shard:
         sequence_parallel=parallelism.sequence_parallel,
         bytes_per_element=training.element_bytes,
         attention=parallelism.attention,  # type: ignore[arg-type]  # one of ATTENTIONS, checked by Parallelism
+        gradient_bytes=parallelism.gradient_bytes,
+        fused_accumulation=parallelism.fused_accumulation,
     )
 
 
@@ -156,7 +157,7 @@ def _states(
         gradients = min(whole, divided + parallelism.bucket_layers * largest.total)
     return (
         weights * training.element_bytes,
-        gradients * GRADIENT_BYTES,
+        gradients * parallelism.gradient_bytes,
         (whole if sharding == "ddp" else divided) * STATE_BYTES[training.optimizer],
     )
 
