@@ -9,7 +9,6 @@ FLOWS = prepare_for_snakemake(config)
 
 pathvars:
     results=config["results"],
-    astra_configs=config["astra_configs"],
 
 
 wildcard_constraints:

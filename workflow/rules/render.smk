@@ -16,6 +16,6 @@ rule render:
         runtime=30,
     params:
         digest=lambda wildcards: FLOWS[wildcards.study].digests["render"],
-        folder="<astra_configs>/{study}",
+        folder=lambda wildcards: FLOWS[wildcards.study].configs,
     shell:
         "scaleacross render {input.configs} --folder {params.folder} --output {output.manifest} > {log} 2>&1"

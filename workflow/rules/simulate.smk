@@ -19,7 +19,7 @@ rule simulate:
         runtime=240,
     params:
         digest=lambda wildcards: FLOWS[wildcards.study].digests["simulate"],
-        folder="<astra_configs>/{study}",
+        folder=lambda wildcards: FLOWS[wildcards.study].configs,
         binary=lambda wildcards: FLOWS[wildcards.study].astra_sim_option,
     shell:
         "scaleacross simulate {input.runs} --traces {input.traces} --configs {params.folder} {params.binary}"

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from .columns import numeric_columns, result_columns
 
     content = json.loads(args.study.read_text())
-    table = join(read_csv(args.points, ("memory_gib", "memory_limit_gib")), read_rows(args.rows))
+    table = join(read_csv(args.points), read_rows(args.rows))
     columns = result_columns(content["dimension_columns"], content["tiers"])
     write_csv(args.output, table, columns)
     write_parquet(args.output.with_suffix(".parquet"), table, columns, numeric_columns(columns))

@@ -7,7 +7,8 @@ after an edit of a study only the pairs it touched run again, and a killed run g
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,11 @@ LASTING = frozenset({"ok", "unphysical", "deadlock", "invalid"})
 # A point's own time limit is watched by its simulator. This one ends a process that does not watch: start-up and first
 # compilation included.
 HARD_LIMIT_FACTOR, HARD_LIMIT_EXTRA = 2.0, 120.0
-SIMULATOR_CODE = ("engine", "astra", "validate", "trace.chakra_io", "trace.columns", "trace.ranks", "search.evaluate")
+# Code that decides a row, by simulator.
+SIMULATOR_CODE = {
+    "embedded": ("engine", "astra", "trace", "validate", "search.evaluate"),
+    "astra-sim": ("astra", "trace", "search.evaluate"),
+}
 
 
 @dataclass(frozen=True)
@@ -47,8 +52,7 @@ class Batch:
 
 def simulate_batch(batch: Batch, output: Path) -> None:
     """Write a row for every pair of the batch, as JSON lines."""
-    settings = batch.runs["settings"]
-    code = package_digest(*SIMULATOR_CODE)
+    code = package_digest(*SIMULATOR_CODE[batch.runs["settings"]["simulator"]])
     pairs = [
         _pair(batch, plan_id, config_id, code)
         for plan_id, run in batch.runs["plans"].items()
@@ -58,18 +62,24 @@ def simulate_batch(batch: Batch, output: Path) -> None:
     rows = {pair: kept[pair.plan_id][pair.provenance] for pair in pairs if pair.provenance in kept[pair.plan_id]}
     todo = [pair for pair in pairs if pair not in rows]
     print(f"{len(rows)} rows kept, {len(todo)} to simulate", flush=True)
-    evaluator = Evaluator(settings, batch.astra_sim)
-    hard_limit = HARD_LIMIT_FACTOR * float(settings["time_limit_s"]) + HARD_LIMIT_EXTRA
-    for done in run_isolated(evaluator, todo, hard_limit):
-        pair, row = done.task, done.result
-        if isinstance(row, Failure):
-            row = {**pair.identity(settings), "status": row.kind, "reason": f"E-PROCESS: {row.cause}"}
-        rows[pair] = row
-        if row["status"] in LASTING:
-            _keep(batch.cache_folder, pair, row)
-        print(f"{pair.plan_id} {pair.config_id}: {_summary(row)}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="scaleacross-", ignore_cleanup_errors=True) as scratch:
+        for pair, row in _evaluate(batch, todo, Path(scratch)):
+            rows[pair] = row
+            if row["status"] in LASTING:
+                _keep(batch.cache_folder, pair, row)
+            print(f"{pair.plan_id} {pair.config_id}: {_summary(row)}", flush=True)
     lines = "".join(json.dumps(rows[pair]) + "\n" for pair in pairs)
     write_atomic(output, lines)
+
+
+def _evaluate(batch: Batch, pairs: Sequence[Pair], scratch: Path) -> Iterator[tuple[Pair, Row]]:
+    settings = batch.runs["settings"]
+    hard_limit = HARD_LIMIT_FACTOR * float(settings["time_limit_s"]) + HARD_LIMIT_EXTRA
+    for done in run_isolated(Evaluator(settings, batch.astra_sim, scratch), pairs, hard_limit):
+        row = done.result
+        if isinstance(row, Failure):
+            row = {**done.task.identity(settings), "status": row.kind, "reason": f"E-PROCESS: {row.cause}"}
+        yield done.task, row
 
 
 def _pair(batch: Batch, plan_id: str, config_id: str, code: str) -> Pair:

@@ -7,8 +7,8 @@ written out first. Both are driven by the ASTRA-sim inputs alone.
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,10 +56,12 @@ class Simulated:
 class Evaluator:
     """Rows of pairs, one after another; the workload of the latest plan stays loaded."""
 
-    def __init__(self, settings: Mapping[str, Any], astra_sim: Path | None) -> None:
+    def __init__(self, settings: Mapping[str, Any], astra_sim: Path | None, scratch: Path) -> None:
         self.settings = dict(settings)
         self.simulator: Embedded | Binary = (
-            Binary(self.settings, astra_sim) if settings["simulator"] == "astra-sim" else Embedded(self.settings)
+            Binary(self.settings, astra_sim, scratch)
+            if settings["simulator"] == "astra-sim"
+            else Embedded(self.settings)
         )
 
     def __call__(self, pair: Pair) -> Row:
@@ -149,12 +151,8 @@ class Embedded:
             model=self.settings["network_model"],
             time_limit=float(self.settings["time_limit_s"]),
         )
-        if outcome.status == "deadlock":
-            raise Deadlock("E-DEADLOCK", outcome.message)
-        if outcome.status == "timeout":
-            raise LimitReached("E-TIME-LIMIT", outcome.message)
         if outcome.status != "ok":
-            raise InvalidInput("E-INVALID", outcome.message)
+            raise _failure(outcome.status, outcome.message)
         columns: Row = {"bound_ratio": outcome.bound_ratio}
         columns["compute_s"] = outcome.breakdown["compute"] * 1e-9
         columns.update({f"exposed_{axis}_s": outcome.breakdown[f"exposed_{axis}"] * 1e-9 for axis in AXES})
@@ -175,28 +173,55 @@ def sent_columns(bytes_per_dim: Any, tiers: Any) -> Row:
 class Binary:
     """The ASTRA-sim analytical binary on every rank's trace, in a scratch folder that a plan's runs share."""
 
-    def __init__(self, settings: Mapping[str, Any], binary: Path | None) -> None:
+    def __init__(self, settings: Mapping[str, Any], binary: Path | None, scratch: Path) -> None:
         if binary is None:
             raise InvalidInput("E-ASTRA-SIM", "simulator: astra-sim needs the binary", "set astra_sim or $ASTRA_SIM")
-        self.settings, self.binary = settings, binary
+        self.settings, self.binary, self.scratch = settings, binary, scratch
         self._prefix = ""
-        self._scratch: Path | None = None
 
     def run(self, pair: Pair) -> Simulated:
-        """Run a pair; the scratch folder of the previous plan is removed when another plan comes.
+        """Run a pair. The traces of the previous plan are removed when another plan comes.
+
+        The binary tells the time a rank computes only as finish minus exposed; what it calls exposed mixes
+        communication and waiting, so the other columns of the breakdown stay empty.
 
         Raises:
             Deadlock, LimitReached, InvalidInput, ScaleAcrossError: as the runner finds.
         """
-        raise NotImplementedError
+        from ..astra.runner import run_astra_sim
 
-    def close(self) -> None:
-        """Remove the scratch folder."""
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
+        folder = self._expanded(pair)
+        result = run_astra_sim(
+            self.binary, folder / "workload", pair.config, time_limit=float(self.settings["time_limit_s"])
+        )
+        if result.status != "ok":
+            raise _failure(result.status, result.message)
+        compute = (result.finish_cycles - result.exposed_cycles).mean()
+        return Simulated(result.iteration_ns * 1e-9, {"compute_s": float(compute) * 1e-9})
 
-    def _new_scratch(self) -> Path:
-        self.close()
-        self._scratch = Path(tempfile.mkdtemp(prefix="scaleacross-"))
-        return self._scratch
+    def _expanded(self, pair: Pair) -> Path:
+        from ..astra.config_files import load_groups
+        from ..trace.expand import expand
+
+        folder = self.scratch / pair.plan_id
+        if pair.workload != self._prefix:
+            shutil.rmtree(self.scratch / Path(self._prefix).parent.name if self._prefix else folder, ignore_errors=True)
+            self._prefix = ""
+            groups = Path(pair.config) / "comm_groups.json"
+            expand(Path(pair.workload).parent, folder, load_groups(groups) if groups.is_file() else None)
+            self._prefix = pair.workload
+        return folder
+
+
+def _failure(status: str, message: str) -> ScaleAcrossError:
+    """A simulator's status and message (which may start with an id of its own) as an error."""
+    kind = _FAILURES.get(status, ScaleAcrossError)
+    known = re.match(r"(E-[A-Z0-9-]+): (.*)", message, re.DOTALL)
+    return kind(known[1], known[2]) if known else kind(f"E-{status.upper()}", message)
+
+
+_FAILURES: dict[str, type[ScaleAcrossError]] = {
+    "deadlock": Deadlock,
+    "timeout": LimitReached,
+    "invalid": InvalidInput,
+}

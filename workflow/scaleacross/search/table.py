@@ -57,7 +57,7 @@ def write_parquet(path: Path, table: Sequence[Row], columns: Sequence[str], nume
         return False
     content = {
         name: pyarrow.array(
-            [row.get(name) if name in numeric else cell(row.get(name)) for row in table],
+            [_number(row.get(name)) if name in numeric else cell(row.get(name)) for row in table],
             type=pyarrow.float64() if name in numeric else pyarrow.string(),
         )
         for name in columns
@@ -66,3 +66,8 @@ def write_parquet(path: Path, table: Sequence[Row], columns: Sequence[str], nume
     pyarrow.parquet.write_table(pyarrow.table(content), temporary)
     temporary.replace(path)
     return True
+
+
+def _number(value: object) -> float | None:
+    """A cell of a numeric column, which the design wrote as text or a simulator as a number."""
+    return None if value in (None, "") else float(str(value))

@@ -35,7 +35,7 @@ STEP_CODE = {
     "design": (*PLAN_ROOMS, "astra", "study"),
     "trace": (*PLAN_ROOMS, "study.traces", "cli.trace"),
     "render": ("cli.render",),
-    "simulate": ("engine", "astra", "validate", "search.evaluate", "search.batch", "search.isolate", "cli.simulate"),
+    "simulate": ("engine", "astra", "trace", "validate", "search.evaluate", "search.batch", "search.isolate"),
     "aggregate": ("study.tables", "study.provenance", "search.table", "report.columns", "cli.aggregate", "cli.columns"),
     "select": ("study.tables", "search.select", "search.optimum", "report.columns", "cli.select", "cli.columns"),
     "report": ("report", "engine", "astra", "cli.report"),
@@ -53,12 +53,14 @@ class Flow:
         name: of the study, and of its folder under results.
         batches: three-digit numbers of the batches that have work.
         digests: step -> hash of the code it runs.
+        configs: folder of its ASTRA-sim configurations.
         astra_sim_option: ``--astra-sim PATH`` for the binary, or nothing.
     """
 
     name: str
     batches: tuple[str, ...]
     digests: Mapping[str, str]
+    configs: str
     astra_sim_option: str = ""
 
 
@@ -175,6 +177,25 @@ def design_key(study: Path, settings: Settings) -> str:
     return digest.hexdigest()[:16]
 
 
+def astra_sim_binary(settings: Settings) -> Path:
+    """The ASTRA-sim binary.
+
+    Raises:
+        InvalidInput: E-ASTRA-SIM when none is named, or what is named cannot be run.
+    """
+    binary = settings.astra_sim
+    problem = "none is named" if binary is None else "" if binary.is_file() else f"there is no file {binary}"
+    if binary is not None and not problem and not os.access(binary, os.X_OK):
+        problem = f"{binary} is no program"
+    if binary is None or problem:
+        raise InvalidInput(
+            "E-ASTRA-SIM",
+            f"the ASTRA-sim analytical binary is needed, and {problem}",
+            "set astra_sim in config/config.yaml or the variable ASTRA_SIM",
+        )
+    return binary
+
+
 def binary_digest(binary: Path | None) -> str | None:
     """Hash of the simulator binary, or None without one (a missing file is an error only where it is used)."""
     if binary is None or not binary.is_file():
@@ -214,15 +235,8 @@ def _flow(content: Mapping[str, Any], settings: Settings) -> Flow:
     digests = {step: package_digest(*rooms) for step, rooms in STEP_CODE.items()}
     option = ""
     if content["study"]["simulator"] == "astra-sim":
-        if settings.astra_sim is None or not os.access(settings.astra_sim, os.X_OK) or not settings.astra_sim.is_file():
-            shown = settings.astra_sim or "none"
-            raise InvalidInput(
-                "E-ASTRA-SIM",
-                f"simulator: astra-sim needs its analytical binary, and {shown} is no program",
-                "set astra_sim in config/config.yaml or the variable ASTRA_SIM",
-            )
-        option = f"--astra-sim '{settings.astra_sim}'"
-    return Flow(content["study"]["name"], tuple(content["batches"]), digests, option)
+        option = f"--astra-sim '{astra_sim_binary(settings)}'"
+    return Flow(content["study"]["name"], tuple(content["batches"]), digests, content["configs"], option)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
