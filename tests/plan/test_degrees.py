@@ -1,0 +1,133 @@
+"""Degrees, the rules of a plan and the layers of its virtual stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scaleacross.errors import Infeasible, InvalidInput
+from scaleacross.model import Model, Moe
+from scaleacross.plan.degrees import Training, parallelism_from, training_from
+from scaleacross.plan.layers import layer_ranges, spread_layers
+from scaleacross.plan.rules import micro_batches, problems, validate
+
+DENSE = Model(name="dense", layers=24, hidden=1024, heads=16, kv_heads=8, ffn=4096, vocab=32000)
+EXPERTS = DENSE.model_copy(update={"moe": Moe(experts=8, top_k=2, ffn=1024)})
+TRAINING = Training(2048, 64)
+
+
+def first_problem(model: Model, gpus: int, **values: Any) -> Infeasible:
+    return next(problems(model, TRAINING, parallelism_from(values, gpus), gpus))
+
+
+def test_dp_follows_from_the_gpus_and_is_marked_a_default() -> None:
+    plan = parallelism_from({"tp": 8, "pp": 4}, gpus=128)
+    assert plan.dp == 4 and "dp" in plan.defaulted and plan.sequence_parallel
+    assert plan.etp == 8 and plan.with_values(tp=4).etp == 4
+    assert parallelism_from({"tp": 1}, gpus=2).sequence_parallel is False
+
+
+def test_a_plan_survives_its_plain_form() -> None:
+    plan = parallelism_from(
+        {
+            "tp": 2,
+            "order": ["tp", "dp", "cp", "pp"],
+            "schedule": "interleaved",
+            "pp": 2,
+            "chunks": 2,
+            "schedule_parameters": {"contiguous": 4},
+            "layout": [3, 3, 3, 3],
+            "flat_rings": ["dp"],
+        }
+    )
+    again = parallelism_from(plan.as_dict())
+    assert again == plan and hash(again) == hash(plan) and not again.defaulted
+
+
+@pytest.mark.parametrize(
+    ("values", "error_id"),
+    [
+        ({"tp": 0}, "E-DEGREE"),
+        ({"tp": True}, "E-DEGREE"),
+        ({"tp": "8"}, "E-DEGREE"),
+        ({"pp": 2.0}, "E-DEGREE"),
+        ({"dp_sharding": "zero3"}, "E-CHOICE"),
+        ({"recompute": "some"}, "E-CHOICE"),
+        ({"order": ["tp", "pp", "dp"]}, "E-ORDER"),
+        ({"flat_rings": ["pp"]}, "E-CHOICE"),
+        ({"etp": -1}, "E-DEGREE"),
+    ],
+)
+def test_values_no_plan_can_have_are_refused(values: dict[str, Any], error_id: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parallelism_from(values)
+    assert caught.value.error_id == error_id
+
+
+def test_unknown_keys_get_a_suggestion() -> None:
+    with pytest.raises(InvalidInput, match=r"E-KEY.*'dp_shardin'.*did you mean 'dp_sharding'"):
+        parallelism_from({"dp_shardin": "zero1"})
+    with pytest.raises(InvalidInput, match=r"E-KEY.*did you mean 'global_batch'"):
+        training_from({"sequence_length": 1, "globl_batch": 1})
+    with pytest.raises(InvalidInput, match=r"E-KEY.*lacks global_batch"):
+        training_from({"sequence_length": 1})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "values", "error_id", "equation"),
+    [
+        (48, {"tp": 4, "pp": 2, "dp": 4}, "E-WORLD", "tp 4 x cp 1 (default) x pp 2 x dp 4 = 32, not 48 GPUs"),
+        (8, {"tp": 1, "sequence_parallel": True}, "E-SP", "sequence_parallel is true with tp 1"),
+        (32, {"tp": 32}, "E-HEADS", "heads 16 % (tp 32) = 16"),
+        (16, {"tp": 16}, "E-KV-HEADS", "kv_heads 8 % (tp 16) = 8"),
+        (8, {"ep": 2}, "E-EXPERTS", "ep 2 with dense, which has no experts"),
+        (6, {"cp": 3, "dp": 2}, "E-SEQUENCE", "sequence_length 2048 % (2 x cp 3) = 2"),
+        (24, {"dp": 24}, "E-BATCH", "global_batch 64 % (dp 24 x micro_batch 1 (default)) = 16"),
+        (8, {"schedule": "interleaved", "chunks": 2, "dp": 8}, "E-INTERLEAVED", "interleaved with pp 1 (default)"),
+        (
+            24,
+            {"schedule": "interleaved", "chunks": 2, "pp": 3, "dp": 8},
+            "E-INTERLEAVED",
+            "= 8, not a multiple of pp 3",
+        ),
+        (5, {"pp": 5, "dp": 1}, "E-LAYERS", "layers 24 % (pp 5 x chunks 1 (default)) = 4"),
+        (2, {"pp": 2, "dp": 1, "layout": [20, 5]}, "E-LAYOUT", "20+5 = 25, not 24"),
+        (2, {"pp": 2, "dp": 1, "layout": [24]}, "E-LAYOUT", "1 entries for pp 2"),
+    ],
+)
+def test_each_broken_rule_shows_its_equation(gpus: int, values: dict[str, Any], error_id: str, equation: str) -> None:
+    problem = first_problem(DENSE, gpus, **values)
+    assert problem.error_id == error_id and equation in problem.clash
+    assert 0 < problem.shortfall <= 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "values", "error_id", "equation"),
+    [
+        (32, {"ep": 3, "dp": 32}, "E-EXPERTS", "experts 8 % (ep 3) = 2"),
+        (4, {"ep": 8, "dp": 4}, "E-EP", "GPUs 4 % (etp 1 (default) x ep 8 x pp 1 (default)) = 4"),
+        (16, {"tp": 2, "sequence_parallel": False, "ep": 2}, "E-MOE-SP", "tp 2 and sequence_parallel false"),
+    ],
+)
+def test_rules_of_experts(gpus: int, values: dict[str, Any], error_id: str, equation: str) -> None:
+    problem = first_problem(EXPERTS, gpus, **values)
+    assert problem.error_id == error_id and equation in problem.clash
+
+
+def test_a_lawful_plan_has_no_problem() -> None:
+    plan = parallelism_from({"tp": 2, "cp": 2, "pp": 2, "ep": 4}, gpus=64)
+    assert list(problems(EXPERTS, TRAINING, plan, 64)) == []
+    validate(EXPERTS, TRAINING, plan, 64)
+    assert micro_batches(TRAINING, plan) == 8
+
+
+def test_llama_3_spreads_126_layers_as_128() -> None:
+    plan = parallelism_from({"pp": 16})
+    assert spread_layers(126, plan) == (7, *(8,) * 14, 7)
+    assert spread_layers(126, plan.with_values(chunks=8)) == (0, *(1,) * 126, 0)
+    assert spread_layers(128, plan) == (8,) * 16
+
+
+def test_layers_are_counted_once_each() -> None:
+    counts = (3, 0, 5, 1)
+    assert [list(part) for part in layer_ranges(counts)] == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8]]
