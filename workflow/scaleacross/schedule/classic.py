@@ -6,7 +6,7 @@ Bubbles below are idle time a rank over its busy time, with p stages, m micro-ba
 from __future__ import annotations
 
 from .actions import Action, Schedule, action, freeze, looped_positions
-from .registry import register, require
+from .registry import check_count, register, require
 
 
 @register("gpipe")
@@ -50,6 +50,7 @@ def interleaved(stages: int, micro_batches: int, chunks: int, contiguous: int | 
             micro_batches % N, is empty or has at least ``stages`` (so micro_batches % stages == 0 for N = stages).
     """
     group = stages if contiguous is None else contiguous
+    check_count("contiguous", group)
     _check_interleaved(stages, micro_batches, chunks, group)
     forward = [
         (m, chunk)
@@ -81,7 +82,7 @@ def warmup_then_alternate(forward: list[tuple[int, int]], backward: list[tuple[i
 
 
 def _check_interleaved(stages: int, micro_batches: int, chunks: int, group: int) -> None:
-    name, rest = "interleaved", micro_batches % group if group > 0 else 0
+    name, rest = "interleaved", micro_batches % group
     require(stages > 1, name, f"stages > 1 ({stages})", "use 1f1b, or more than one stage")
     require(chunks >= 2, name, f"chunks >= 2 ({chunks})", "use 1f1b, or 2 chunks or more")
     require(

@@ -19,7 +19,7 @@ from ..errors import Infeasible, InvalidInput, did_you_mean
 from .actions import Action, Schedule, action, freeze, looped_positions, v_positions
 from .classic import interleaved, one_chunk, one_forward_one_backward, warmup_then_alternate
 from .listing import POLICIES, Problem, greedy
-from .registry import register, require
+from .registry import check_count, register, require
 from .replay import Delays, Durations, as_delay_rows, as_durations, replay
 from .vshape import v_half, v_min, zbv
 from .zero_bubble import split_row, zb_h1, zb_h2
@@ -238,7 +238,9 @@ def _round_trips(problem: Problem) -> list[int]:
 def _limits(name: str, stages: int, chunks: int, in_flight: int | Sequence[int] | None) -> tuple[int, ...]:
     if in_flight is None:
         in_flight = stages * chunks
-    limits = (in_flight,) * stages if isinstance(in_flight, int) else tuple(in_flight)
+    limits = tuple(in_flight) if isinstance(in_flight, Sequence) else (in_flight,) * stages
+    for limit in limits:
+        check_count("in_flight", limit)
     if len(limits) != stages:
         raise InvalidInput("E-SCHEDULE", f"in_flight has {len(limits)} limits for {stages} stages", "give one a rank")
     least = min(limits)

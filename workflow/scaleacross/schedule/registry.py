@@ -63,8 +63,7 @@ def build(name: str, stages: int, micro_batches: int, chunks: int = 1, **params:
     """
     builder = _builder(name)
     for label, value in (("stages", stages), ("micro_batches", micro_batches), ("chunks", chunks)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidInput("E-SCHEDULE", f"{label} is {value!r}", "give a whole number of at least 1")
+        check_count(label, value)
     known = parameters(name)
     for key in params:
         if key not in known:
@@ -73,6 +72,12 @@ def build(name: str, stages: int, micro_batches: int, chunks: int = 1, **params:
     schedule = builder(stages, micro_batches, chunks, **params)
     check_complete(schedule)
     return schedule
+
+
+def check_count(label: str, value: object) -> None:
+    """Raise InvalidInput E-SCHEDULE unless a value is a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidInput("E-SCHEDULE", f"{label} is {value!r}", "give a whole number of at least 1")
 
 
 def require(holds: bool, schedule: str, rule: str, fix: str, shortfall: float = 1.0) -> None:
