@@ -153,6 +153,14 @@ def test_experts_are_divided_over_the_ranks_that_hold_the_same_ones() -> None:
     assert memory.optimizer == pytest.approx(12 * (held.dense / 32 + held.expert / 8))
 
 
+def test_hsdp_divides_experts_inside_its_group() -> None:
+    """dp_shard 16 of 64, ep 4: an expert is on 16 of 64 ranks, on 16 / 4 = 4 of a group's."""
+    parallelism = plan(tp=1, sequence_parallel=False, dp=64, ep=4, dp_sharding="hsdp", dp_shard=16)
+    memory = stage_memory(DEEPSEEK, Training(4096, 2048), parallelism, [10], 8, 3)
+    held = layer_parameters(DEEPSEEK, 10, ep=4)
+    assert memory.optimizer == pytest.approx(12 * (held.dense / 16 + held.expert / 4))
+
+
 def test_two_copies_of_a_model_spread_activations_over_both() -> None:
     """DualPipe: a rank holds two stages; one activation in flight is of one of them."""
     one = stage_memory(LLAMA, TRAINING, plan(), range(8), 17, 3)
