@@ -161,7 +161,7 @@ def test_impossible_degrees_show_the_equation(project: Path, edit: Edit, capsys:
     assert main(["design"]) == 2
     err = capsys.readouterr().err
     assert "E-INFEASIBLE" in err and "none of 64 points is feasible" in err
-    assert "64 x E-WORLD" in err and "tp 4 x cp 1 (default) x pp 2 x dp 5 = 40, not 32 GPUs" in err
+    assert "32 x E-WORLD" in err and "tp 4 x cp 1 (default) x pp 2 x dp 5 = 40, not 32 GPUs" in err
     assert "closest miss" in err
     assert not (project / "results").exists()
 

@@ -58,7 +58,10 @@ class Designer:
         self.cluster_variables = template_variables(self.cluster_file)
         self.config_variables = config_variables()
         known = {*study.swept, *DERIVED_NAMES, *TrainingSection.model_fields}
-        self.constraints = [parse_expression(text, known) for text in study.constraints]
+        constraints = [parse_expression(text, known) for text in study.constraints]
+        # Those that need only the point's own values are checked before anything is computed.
+        self.own_constraints = [item for item in constraints if item.names <= study.swept.keys()]
+        self.constraints = [item for item in constraints if item not in self.own_constraints]
         self._settings: dict[str, Setting] = {}
         self._plans: dict[tuple[str, Parallelism], Plan | Infeasible] = {}
         self._configs: dict[str, tuple[str, dict[str, str]] | Infeasible] = {}
@@ -141,10 +144,12 @@ class Designer:
         """The row of a point and, where it is infeasible, the reason; a feasible one is entered into ``designed``."""
         row: dict[str, Any] = {"point_id": point.point_id, "status": "feasible", "reason": "", **point.values}
         try:
+            _check(self.own_constraints, point.values)
             setting = self.setting(point.values)
             parallelism = parallelism_of(point.values, setting.cluster.gpus)
             row["dp"] = parallelism.dp
-            self._check_constraints({**derived_names(setting, parallelism), **point.values})
+            if self.constraints:
+                _check(self.constraints, {**derived_names(setting, parallelism), **point.values})
             plan = self.plan(setting, parallelism)
             row.update(plan_id=plan.plan_id, **plan.memory.columns())
             if plan.problem is not None:
@@ -161,15 +166,12 @@ class Designer:
             pairs.append(config_id)
         return row, None
 
-    def _check_constraints(self, names: Mapping[str, Any]) -> None:
-        for constraint in self.constraints:
-            if not constraint.evaluate(names):
-                raise Infeasible("E-CONSTRAINT", _unmet(constraint, names), "the study excludes it")
 
-
-def _unmet(constraint: Expression, names: Mapping[str, Any]) -> str:
-    used = ", ".join(f"{name} = {names[name]}" for name in sorted(constraint.names))
-    return f"{constraint.text} is not met by {used}"
+def _check(constraints: Sequence[Expression], names: Mapping[str, Any]) -> None:
+    for constraint in constraints:
+        if not constraint.evaluate(names):
+            used = ", ".join(f"{name} = {names[name]}" for name in sorted(constraint.names))
+            raise Infeasible("E-CONSTRAINT", f"{constraint.text} is not met by {used}", "the study excludes it")
 
 
 def design(study: Study, root: Path = Path()) -> Designed:
