@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from scaleacross.report import Assumption, Bar, Gantt, StudyFacts, write_report
 from scaleacross.report.facts import facts_from
-from scaleacross.report.page import LEAST_FAILED, MOST_ROWS
+from scaleacross.report.page import FIRST_ROWS, LEAST_FAILED, MOST_ROWS
 from synthetic_study import DIMENSIONS, ENVIRONMENT, PRODUCTION, TIERS, make_rows, write_study
 
 VOID = {"meta", "input", "br", "wbr", "link", "img", "hr"}
@@ -137,6 +137,14 @@ def test_a_long_table_is_cut_with_a_note_and_keeps_some_of_every_kind(full):
     assert {row["point_id"] for row in rows if row["status"] == "ok"} <= shown
     failed = [row for row in rows if row["status"] != "ok" and row["point_id"] in shown]
     assert len(failed) >= LEAST_FAILED
+
+
+def test_only_the_first_rows_are_laid_out_at_once(full):
+    html = (full[0] / "report.html").read_text()
+    rows = re.findall(r"<tr class=[^>]*data-s=[^>]*>", html)
+    assert len(rows) == MOST_ROWS
+    assert [" hidden" in row for row in rows] == [n >= FIRST_ROWS for n in range(MOST_ROWS)]
+    assert f"{FIRST_ROWS} of {MOST_ROWS} rows" in full[2].text and '<button id="more" type="button">' in html
 
 
 def test_every_reason_is_told(full):

@@ -29,6 +29,8 @@ from .words import (
 MOST_ROWS = 1000
 #: Of those, at least so many are kept for points that are not ok, when there are that many.
 LEAST_FAILED = 250
+#: Rows laid out when the page opens, the others on demand: a browser needs a second for a thousand.
+FIRST_ROWS = 150
 
 NETWORK_MODELS = {
     "unaware": "ASTRA-sim's congestion-unaware model: messages in flight at the same time do not slow one another down",
@@ -228,6 +230,7 @@ def _points(findings: Findings) -> dict[str, Any]:
         )
     return {
         "dimensions": [(name, name_of(name)) for name in names],
+        "first": FIRST_ROWS,
         "measures": ["iteration time (s)", "over best", "MFU", "memory (GiB)"],
         "rows": cells,
         "left_out": len(findings.results.rows) - len(rows),
