@@ -87,14 +87,16 @@ def inspect_traces(paths: Iterable[Path | str]) -> tuple[Traces, list[InvalidInp
     traces: Traces = [None] * len(names)
     batch: list[tuple[bytes, Path | str]] = []
     targets: list[list[int]] = []
+    size = 0
     for count, (data, users) in enumerate(positions.items(), start=1):
         batch.append((data, names[users[0]]))
         targets.append(users)
-        if count == len(positions) or sum(len(item[0]) for item in batch) > _BATCH:
+        size += len(data)
+        if count == len(positions) or size > _BATCH:
             for trace, rows in zip(_parse_batch(batch, problems), targets, strict=True):
                 for row in rows:
                     traces[row] = trace
-            batch, targets = [], []
+            batch, targets, size = [], [], 0
     return traces, problems
 
 
@@ -172,7 +174,10 @@ class _Reader:
         Raises:
             InvalidInput, DecodeError, ValueError, IndexError: one of the files is broken.
         """
-        parts: list[bytes] = []
+        regions: list[bytes] = []
+        starts: list[Int64] = []
+        ends: list[Int64] = []
+        offset = 0
         for data, path in files:
             frames = split_frames(data, path)
             self.paths.append(path)
@@ -180,19 +185,22 @@ class _Reader:
             GlobalMetadata.FromString(self.metadata[-1])
             nodes = frames.parts[1:]
             if not all(check_frames(nodes[i : i + _BLOCK]) for i in range(0, len(nodes), _BLOCK)):
-                nodes = _canonical(frames)
-            parts += nodes
-            self.starts.append(len(parts))
-        data = b"".join(parts)
-        frames = split_frames(data, files[0][1])
+                frames = split_frames(_canonical(frames), path)
+            begin = frames.ends[0]
+            starts.append(np.array(frames.starts[1:], dtype=np.int64) + (offset - begin))
+            ends.append(np.array(frames.ends[1:], dtype=np.int64) + (offset - begin))
+            regions.append(frames.data[begin:])
+            offset += len(regions[-1])
+            self.starts.append(self.starts[-1] + len(nodes))
+        data = b"".join(regions)
         raw = np.frombuffer(data + bytes(16), dtype=np.uint8)
-        self.heads = decode_heads(raw, np.array(frames.starts, np.int64), np.array(frames.ends, np.int64))
+        self.heads = decode_heads(raw, np.concatenate(starts), np.concatenate(ends))
         self.data_ptr, self.data_deps = cut_varints(raw, *self.heads.texts["data_deps"])
         self.ctrl_ptr, self.ctrl_deps = cut_varints(raw, *self.heads.texts["ctrl_deps"])
         self._check_range()
         self._read_names(data)
         self._keep_extras(data)
-        self._read_attributes(data, frames.ends)
+        self._read_attributes(data, np.concatenate(ends).tolist())
 
     def _read_names(self, data: bytes) -> None:
         known: dict[bytes, str] = {b"": ""}
@@ -295,15 +303,15 @@ def _used(index: Int32, values: list[T]) -> tuple[Int32, list[T]]:
     ]
 
 
-def _canonical(frames: Frames) -> list[bytes]:
-    """The nodes as the Chakra schema writes them (fields ascending, packed, unknown ones dropped), with lengths."""
-    parts = []
+def _canonical(frames: Frames) -> bytes:
+    """The file with nodes as the Chakra schema writes them: fields ascending, packed, unknown ones dropped."""
+    parts = [frames.parts[0]]
     for start, end in zip(frames.starts[1:], frames.ends[1:], strict=True):
         node = ChakraNode.FromString(frames.data[start:end])
         node.DiscardUnknownFields()
         message = node.SerializeToString()
         parts.append(varint(len(message)) + message)
-    return parts
+    return b"".join(parts)
 
 
 @cache
