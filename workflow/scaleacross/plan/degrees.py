@@ -89,6 +89,8 @@ class Parallelism:
         fused_accumulation: GEMMs add weight gradients to memory (Megatron-LM since 2022); False: another kernel does.
         flat_rings: axes whose collectives run over one flat ring, a communicator group in rank order, instead of
             dimension by dimension.
+        fixed_order: every rank meets its collectives in one fixed order, each after the one before. Safe where members
+            of a group finish apart (double binary trees, say); flat rings always have it. Costs overlap between axes.
         layout: layers of every virtual stage, embedding to loss; None spreads them evenly.
         granularity: of the trace: operator, layer, or block.
         defaulted: names that were not given (shown in messages; not part of equality).
@@ -118,6 +120,7 @@ class Parallelism:
     attention: str = "flash"
     fused_accumulation: bool = True
     flat_rings: tuple[str, ...] = ()
+    fixed_order: bool = False
     layout: tuple[int, ...] | None = None
     granularity: str = "layer"
     defaulted: frozenset[str] = field(default=frozenset(), compare=False, repr=False)

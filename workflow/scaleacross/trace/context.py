@@ -36,8 +36,9 @@ class Program(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """Another holder of the same weights: its rank, the bytes sent each way, the tag."""
+    """Another holder of the same weights: why, its rank, the bytes sent each way, the tag."""
 
+    name: str
     peer: int
     size: int
     tag: int
@@ -52,17 +53,20 @@ class Context(Cookbook):
     @cached_property
     def _chunk_units(self) -> list[tuple[tuple[Unit, ...], ...]]:
         result = []
-        ends = {0, self.schedule.depth - 1}
-        for row in self.schedule.positions:
-            shares_table = self.model.tied_embeddings and ends <= set(row)
+        for stage, row in enumerate(self.schedule.positions):
             chunks = []
             for position in row:
                 units = self.positions[position]
-                if shares_table and units[-1].label == "head":
+                if self._shares_table(stage) and units[-1].label == "head":
                     units = (*units[:-1], without_tied_table(units[-1], self.model, self.parallelism))
                 chunks.append(units)
             result.append(tuple(chunks))
         return result
+
+    def _shares_table(self, stage: int) -> bool:
+        """Whether tied embeddings are one table on this rank, which holds both ends of the model."""
+        ends = {0, self.schedule.depth - 1}
+        return self.model.tied_embeddings and ends <= set(self.schedule.positions[stage])
 
     def chunk_units(self, stage: int) -> tuple[tuple[Unit, ...], ...]:
         """``[chunk]`` -> units of a pipeline rank."""
@@ -114,7 +118,7 @@ class Context(Cookbook):
     @cached_property
     def static_order(self) -> bool:
         """Whether collectives keep one fixed order on every rank (see ``trace.stage``)."""
-        return self.names.comm_groups() is not None
+        return self.parallelism.fixed_order or self.names.comm_groups() is not None
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -153,9 +157,9 @@ class Context(Cookbook):
             )
             size = (unit.dense + unit.expert) * parallelism.gradient_bytes
             index = [item.label for item in self.positions[position]].index(unit.label)
-            tag = first_tag + 1 + position * self.model.layers + index
-            peers.append(Twin(self.placement.stage_rank(rank, other), size, tag))
-        if self.model.tied_embeddings and unit.label in ("embedding", "head"):
+            tag = first_tag + schedule.weight_copies + position * (self.model.layers + 2) + index
+            peers.append(Twin("copy", self.placement.stage_rank(rank, other), size, tag))
+        if unit.label in ("embedding", "head") and self.model.tied_embeddings and not self._shares_table(stage):
             copy = chunk // schedule.chunks
             far = schedule.depth - 1 if unit.label == "embedding" else 0
             other = next(
@@ -164,9 +168,8 @@ class Context(Cookbook):
                 for c, place in enumerate(places)
                 if place == far and c // schedule.chunks == copy
             )
-            if other != stage:
-                peer = self.placement.stage_rank(rank, other)
-                peers.append(Twin(peer, tied_bytes(self.model, parallelism), first_tag))
+            peer = self.placement.stage_rank(rank, other)
+            peers.append(Twin("tied", peer, tied_bytes(self.model, parallelism), first_tag + copy))
         return peers
 
     # -- data parallelism ---------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ class Kitchen:
             after = chain.compute("head", _each(backward_weight, head_operators(self.model, self.shard)), after)
             for module in modules:
                 operators = mtp_operators(self.model, module, self.shard)
-                after = chain.compute("mtp", _each(backward_weight, operators), after)
+                after = chain.compute(f"mtp{module}", _each(backward_weight, operators), after)
             return chain.finish(after)
         after = self._head_backward(chain, phase == "BW", after)
         for module in modules:
@@ -226,18 +226,22 @@ class Kitchen:
         return chain.reduce("head.rs", after)
 
     def _module_forward(self, chain: _Chain, module: int, after: Handles) -> Handles:
-        entry = self._module_entry(module)
-        after = chain.compute("mtp", entry, after)
-        after = self._layer_forward(chain, self.model.layers + module, after)
-        return self._head_forward(chain, after)
+        chain.prefix = f"mtp{module}."
+        after = chain.compute("entry", self._module_entry(module), after)
+        after = self._head_forward(chain, self._layer_forward(chain, self.model.layers + module, after))
+        chain.prefix = ""
+        return after
 
     def _module_backward(self, chain: _Chain, module: int, whole: bool, after: Handles) -> Handles:
         layer = self.model.layers + module
+        chain.prefix = f"mtp{module}."
         after = self._head_backward(chain, whole, after)
         feed_forward = self._moe_backward if self.model.is_moe(layer) else self._mlp_backward
         after = feed_forward(chain, layer, whole, after)
         after = self._attention_backward(chain, layer, whole, after)
-        return chain.compute("mtp", self._back(self._module_entry(module), whole, again=False), after)
+        after = chain.compute("entry", self._back(self._module_entry(module), whole, again=False), after)
+        chain.prefix = ""
+        return after
 
     def _module_entry(self, module: int) -> tuple[Operator, ...]:
         """A prediction module's operators before its layer: embedding, norms, projection."""

@@ -58,7 +58,8 @@ class StageWriter:
         self.barrier: Nodes = ()  # what the next action has to wait for besides
         self.last_collective: Nodes = ()
         self.places: dict[str, Where] = {}
-        self.reduced: list[int] = []
+        self.reduced: Nodes = ()
+        self.shards_apart: list[tuple[str, list[Twin]]] = []
         self.postponed: list[tuple[str, Unit, list[Twin]]] = []
         self.gather_of, self.gather_units = self._plan_gathers()
         self.gathered: dict[int, Nodes] = {}
@@ -79,8 +80,7 @@ class StageWriter:
                 for _ in self._action(step, head, False):
                     pass
             self.recent = [self.recent[1], self.last]
-        for label, unit, twins in self.postponed:
-            self.reduced += self._reduce(label, unit, twins)
+        self._finish_gradients()
         self._optimizer()
         return self.builder.build()
 
@@ -259,35 +259,58 @@ class StageWriter:
 
     def _close(self, step: Action, unit: Unit) -> None:
         """A unit's gradient is complete: reduce it now, or note it for the end."""
-        label = f"m{step.micro_batch}." if self.context.reduce_always else ""
-        label += f"c{step.chunk}.{unit.label}"
         twins = self.context.twins(self.stage, self.rank, step.chunk, unit) if step in self.final else []
+        label = f"c{step.chunk}.{unit.label}"
         alone = self.context.parallelism.dp_overlap == "none"
-        if alone and not self.context.reduce_always:
-            self.postponed.append((label, unit, twins))
+        if not self.context.reduce_always:
+            if alone or self._must_wait(twins):
+                self.postponed.append((label, unit, twins))
+            else:
+                self.reduced += self._reduce(label, unit, self._exchange(label, twins, 1))
             return
-        nodes = self._reduce(label, unit, twins)
-        self.reduced += nodes
+        nodes = self._reduce(f"m{step.micro_batch}.{label}", unit, self.last)
         if alone:
-            self.barrier += tuple(nodes)
+            self.barrier += nodes
+        self.reduced += nodes
+        if twins:  # what is left of the gradient by then is this rank's shard
+            self.shards_apart.append((label, twins))
 
-    def _reduce(self, label: str, unit: Unit, twins: list[Twin]) -> list[int]:
-        """Gradient collectives of one unit, after the exchange with other holders of the same weights."""
+    def _must_wait(self, twins: list[Twin]) -> bool:
+        """Whether an exchange is left for the end: tied embeddings as in Megatron-LM, since the first stage's part is
+        complete last; with a fixed order any, or the collectives behind it would wait for a stage that waits for them.
+        """
+        return any(twin.name == "tied" or self.context.static_order for twin in twins)
+
+    def _exchange(self, label: str, twins: list[Twin], shards: int) -> Nodes:
+        """Swap gradients with other holders of the same weights; what their sum depends on."""
         ready = self.last
         for twin in twins:
-            self.builder.send(f"dp.send.{label}", twin.peer, twin.size, twin.tag, self.last)
-            ready += (self.builder.recv(f"dp.recv.{label}", twin.peer, twin.size, twin.tag, (), self.last),)
-        ends: list[int] = [node for node in ready if node not in self.last]
+            name, size = f"{twin.name}.{label}", -(-twin.size // shards)
+            self.builder.send(f"dp.send.{name}", twin.peer, size, twin.tag, self.last)
+            ready += (self.builder.recv(f"dp.recv.{name}", twin.peer, size, twin.tag, (), self.last),)
+        return ready
+
+    def _reduce(self, label: str, unit: Unit, ready: Nodes) -> Nodes:
+        """Gradient collectives of one unit; where there are none, what they would wait for."""
+        ends: Nodes = ()
         for chain in self.context.reductions(unit):
             deps = ready
             for transfer in chain:
                 deps = (self._transfer(f"dp.reduce.{label}", transfer, deps, ()),)
             ends += deps
-        return ends
+        return ends or ready
+
+    def _finish_gradients(self) -> None:
+        """After the last action: reductions that wait for it, sums over other holders of the same weights."""
+        for label, unit, twins in self.postponed:
+            self.reduced += self._reduce(label, unit, self._exchange(label, twins, 1))
+        shards = self.context.placement.size_of("shard")
+        for label, twins in self.shards_apart:
+            self.reduced += self._exchange(label, twins, shards)
 
     def _optimizer(self) -> None:
         context = self.context
-        deps = tuple(dict.fromkeys(self.reduced)) or self.last
+        deps = tuple(dict.fromkeys(self.reduced))
         elements = optimizer_elements([unit for units in self.units for unit in units], context.placement)
         cost = block_cost(optimizer_operators(elements), context.kitchen.accelerator, context.kitchen.precision)
         ctrl = () if self.last and self.last[0] in deps else self.last
