@@ -284,7 +284,7 @@ def inspect_groups(path: PathLike) -> tuple[Groups | None, list[InvalidInput]]:
     for name, members in document.mapping.items():
         if not re.fullmatch(r"[1-9][0-9]{0,8}", str(name)):
             document.problem("E-GROUP-ID", f"group id {shown(name)}", "ids are whole numbers of at least 1")
-        elif not isinstance(members, list) or not all(type(rank) is int and rank >= 0 for rank in members):
+        elif not isinstance(members, list) or not all(type(rank) is int and 0 <= rank < 2**31 for rank in members):
             document.problem("E-GROUP-TYPE", f"group {name} is {shown(members)}", "a group is a list of rank numbers")
         elif len(set(members)) < len(members):
             twice = sorted(rank for rank in set(members) if members.count(rank) > 1)

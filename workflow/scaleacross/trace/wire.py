@@ -37,7 +37,7 @@ def _view_classes() -> tuple[Any, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="scaleacross/view.proto", package=_PACKAGE, syntax="proto3")
     view = file.message_type.add(name="NodeView")
     for field in ChakraNode.DESCRIPTOR.fields:
-        view.field.add(
+        added = view.field.add(
             name=field.name,
             number=field.number,
             type=descriptor_pb2.FieldDescriptorProto.Type.ValueType(
@@ -45,6 +45,10 @@ def _view_classes() -> tuple[Any, Any]:
             ),
             label=label.LABEL_REPEATED if field.name == "attr" else label.LABEL_OPTIONAL,
         )
+        if field.name in ("inputs", "outputs"):  # an empty message is not an absent one
+            added.proto3_optional = True
+            added.oneof_index = len(view.oneof_decl)
+            view.oneof_decl.add(name=f"_{field.name}")
     frames = file.message_type.add(name="NodeViews")
     frames.field.add(
         name="node",
@@ -142,6 +146,8 @@ def split_frames(data: bytes, path: object) -> Frames:
                     shift += 7
                     if byte < 128:
                         break
+                    if shift > 63:  # no length has so many bytes; without this, garbage takes quadratic time
+                        raise IndexError
             starts.append(position)
             position += size
             ends.append(position)

@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ..errors import InvalidInput
 from .chakra_io import inspect_traces
 from .columns import Trace
-from .ranks import RANKS_FILE, RankMap, ranges
+from .ranks import MAX_RANKS, RANKS_FILE, RankMap, ranges
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def inspect_workload(prefix: Path | str, ranks: int | None = None) -> tuple[Work
             problems.append(InvalidInput("E-WORLD", clash, "change npus_count or the plan's degrees"))
     else:
         found = _rank_files(prefix)
-        if not found:
-            clash = f"no trace named {prefix}.<rank>.et"
+        if not found or max(found) >= MAX_RANKS:
+            clash = f"no trace named {prefix}.<rank>.et" if not found else f"a trace of rank {max(found)}"
             return None, [InvalidInput("E-WORLD-TRACES", clash, "give the workload's prefix, e.g. DIR/workload")]
         problems = _compare(prefix, found, ranks)
         rank_map = RankMap.unfolded(min(max(found) + 1, ranks or max(found) + 1), prefix.name)
@@ -91,8 +93,8 @@ def _rank_files(prefix: Path) -> set[int]:
 def _compare(prefix: Path, found: set[int], ranks: int | None) -> list[InvalidInput]:
     world = max(found) + 1 if ranks is None else ranks
     problems = []
-    missing = [rank for rank in range(world) if rank not in found]
-    if missing:
+    missing = np.setdiff1d(np.arange(world), np.array(sorted(found)))
+    if len(missing):
         clash = f"{world} NPUs, {len(found)} traces: no {prefix}.<rank>.et for rank {ranges(missing)}"
         problems.append(InvalidInput("E-WORLD-TRACES", clash, "write a trace for each rank or change npus_count"))
     extra = sorted(rank for rank in found if rank >= world)

@@ -114,6 +114,7 @@ def check_messages(messages: Messages, found: Findings) -> None:
     if not len(messages.rows):
         return
     _check_repeated(messages, found)
+    _check_self(messages, found)
     keys, segments, _ = messages.channels
     send_at, receive_at = messages.pairs
     send_segment = np.where(send_at >= 0, segments[send_at], -1)
@@ -133,6 +134,21 @@ def check_messages(messages: Messages, found: Findings) -> None:
     if len(firsts) > _SHOWN:
         clash = f"{len(firsts) - _SHOWN} more pairs of ranks whose sends and receives do not match"
         found.error("E-P2P-MORE", clash, "mend the ones above first")
+
+
+def _check_self(messages: Messages, found: Findings) -> None:
+    """Ranks other than the first of their class that talk to themselves; the first ones are reported before."""
+    table = messages.table
+    keys, segments, classes = messages.channels
+    sources, targets = np.divmod(keys, table.ranks.ranks)
+    first = np.array([table.ranks.classes[users[0]].representative for users in table.users])
+    bad = (sources == targets) & (sources != first[table.owner[messages.first[segments]]])
+    if bad.any():
+        place = int(np.flatnonzero(bad)[0])
+        row = int(messages.first[segments[place]])
+        name = f"rank {int(sources[place])} (class {int(classes[place])}) node {_node(table, row)}"
+        clash = f"{name} sends to or receives from itself ({int(bad.sum())} ranks in all)"
+        found.error("E-PEER-SELF", clash, "leave it out")
 
 
 def _check_repeated(messages: Messages, found: Findings) -> None:

@@ -230,4 +230,9 @@ def check_peers(table: NodeTable, found: Findings) -> None:
     foreign = pair & (own >= 0) & (own != mine)
     clash = "a send's comm_src, or a receive's comm_dst, is not the rank that runs it"
     found.nodes(ERROR, "E-PEER-OWN", table, foreign, clash, "write its own rank or leave it out", lambda r: int(own[r]))
+    if not table.ranks.folded:
+        shared = np.array([len(users) > 1 for users in table.users])[table.owner] if len(table) else own > 0
+        clash = "several ranks have equal files, but they name their own rank"
+        alike = pair & shared & (own >= 0)
+        found.nodes(ERROR, "E-PEER-OWN", table, alike, clash, "each rank names itself", lambda r: int(own[r]))
     found.nodes(ERROR, "E-PEER-SELF", table, pair & (peer == mine), "sends to or receives from itself", "leave it out")
