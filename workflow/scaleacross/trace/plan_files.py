@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.accelerator import Accelerator
+from ..errors import InvalidInput
 from ..files import write_atomic
 from ..model import Model
 from ..plan.degrees import Parallelism, Training
@@ -39,21 +40,28 @@ def write_plan(
     """
     folder = Path(directory)
     generated = generate(model, training, parallelism, placement, schedule, accelerator)
-    (folder / RANKS).unlink(missing_ok=True)
-    for stale in folder.glob("workload.c*.et"):
-        if stale.name not in generated.traces:
-            stale.unlink()
+    _clear(folder, generated)
     for name, trace in generated.traces.items():
         write_trace(folder / name, trace)
-    if generated.comm_groups is None:
-        (folder / GROUP_FILE).unlink(missing_ok=True)
-    else:
+    if generated.comm_groups is not None:
         write_atomic(folder / GROUP_FILE, json.dumps(generated.comm_groups) + "\n")
     result = summary(model, training, generated, placement, schedule)
     write_atomic(folder / RANK_MAP, rank_map_csv(placement))
     write_atomic(folder / SUMMARY, json.dumps(result, indent=1) + "\n")
     write_atomic(folder / RANKS, json.dumps(generated.ranks) + "\n")
     return result
+
+
+def _clear(folder: Path, generated: Generated) -> None:
+    """Make the folder and remove what an earlier plan left, ``ranks.json`` first."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in (folder / RANKS, folder / GROUP_FILE, *folder.glob("workload.c*.et")):
+            if stale.name not in generated.traces:
+                stale.unlink(missing_ok=True)
+    except OSError as error:
+        clash = f"cannot write {folder}: {error.strerror}"
+        raise InvalidInput("E-WRITE", clash, "choose a writable results folder") from error
 
 
 def summary(
