@@ -10,6 +10,7 @@ import numpy as np
 
 from ..astra.collectives import COLLECTIVE_KEYS, Implementation
 from ..astra.config_files import MemoryFile, NetworkFile, SystemFile
+from ..documents import shown
 from ..trace.columns import COLL
 from ..trace.ranks import ranges
 from .findings import Finding, Findings
@@ -227,13 +228,19 @@ def _user(table: NodeTable, group: int) -> str:
 
 
 def _check_names(table: NodeTable, found: Findings) -> None:
-    names = {name for trace in table.traces for name in trace.pg_names}
     bad = (table.types == COLL) & (table.groups < 0)
-    clash = f"a pg_name that is not a whole number of at least 0, e.g. {sorted(names)[:3]}"
-    found.nodes("error", "E-GROUP-NAME", table, bad, clash, "write the id of a group in comm_groups.json")
+    clash = "a pg_name that is not a whole number of at least 0"
+    found.nodes(
+        "error", "E-GROUP-NAME", table, bad, clash, "write the id of a group", lambda row: shown(_pg(table, row))
+    )
     both = (table.types == COLL) & (table.groups > 0) & (table.involved > 0)
     clash = "a collective with pg_name and involved_dim: the dimensions are ignored"
     found.nodes("warning", "W-GROUP-INVOLVED", table, both, clash, "write one of them")
+
+
+def _pg(table: NodeTable, row: int) -> str:
+    trace = table.traces[int(table.owner[row])]
+    return trace.pg_names[int(trace.pg[row - int(table.start[table.owner[row]])])]
 
 
 def _check_callers(table: NodeTable, groups: Groups, found: Findings) -> None:
