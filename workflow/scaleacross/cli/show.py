@@ -31,10 +31,13 @@ def summary(folder: Path) -> str:
     """The text for one finished study.
 
     Raises:
-        InvalidInput: E-FILE when the study has no results yet.
+        InvalidInput: E-RESULTS when the study has no results yet.
     """
+    from ..errors import InvalidInput
     from ..schema import read_yaml
 
+    if not (folder / "optimum.yaml").is_file():
+        raise InvalidInput("E-RESULTS", f"{folder} holds no optimum.yaml", "run snakemake --cores N first")
     optimum = read_yaml(folder / "optimum.yaml")
     headline, *others = optimum["environments"]
     lines = [f"study {optimum['study']}{_place(headline['environment'])}"]

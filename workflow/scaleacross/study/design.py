@@ -15,7 +15,16 @@ from ..model import Model, load_model
 from ..plan.degrees import Parallelism, training_from
 from ..schedule import parameters
 from .expressions import Expression, parse_expression
-from .plans import PARALLELISM_KEYS, TRAINING_KEYS, Plan, Setting, derived_names, make_plan, parallelism_of
+from .plans import (
+    PARALLELISM_KEYS,
+    TRAINING_KEYS,
+    Plan,
+    Setting,
+    derived_names,
+    is_made_for_times,
+    make_plan,
+    parallelism_of,
+)
 from .points import Point, enumerate_points
 from .reasons import Miss, histogram
 from .schema import DERIVED_NAMES, Study, TrainingSection
@@ -99,8 +108,10 @@ class Designer:
 
     def plan(self, setting: Setting, parallelism: Parallelism) -> Plan:
         """The checked plan; an infeasible one raises the same error each time without being tried again."""
-        sizes = [(tier.name, tier.size) for tier in setting.cluster.tiers]
-        key = (canonical_json([setting.training.__dict__, setting.accelerator.name, sizes]), parallelism)
+        tiers: list[Any] = [(tier.name, tier.size) for tier in setting.cluster.tiers]
+        if is_made_for_times(parallelism):
+            tiers += [(tier.bandwidth, tier.latency, tier.oversubscription) for tier in setting.cluster.tiers]
+        key = (canonical_json([setting.training.__dict__, setting.accelerator.name, tiers]), parallelism)
         if key not in self._plans:
             try:
                 self._plans[key] = make_plan(setting, parallelism)

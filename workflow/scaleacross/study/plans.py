@@ -1,7 +1,8 @@
 """From a point's values to a plan: degrees, placement, schedule and memory checked, and the plan as plain data.
 
 The plain form holds everything a trace depends on, so that the step that writes traces reads one file, and the hash of
-that form is the plan's id. What a plan does not hold (tier names, bandwidths) changes no trace.
+that form is the plan's id. It holds no number of the network, so plans are shared by every network design (but for
+schedules that are made for given delays).
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from ..plan.memory import MemoryBreakdown, check_memory, stage_memory
 from ..plan.placement import place, world_error
 from ..plan.rules import micro_batches, validate
 from ..schedule import Schedule, build, parameters
+from ..trace.cookbook import Cookbook
 from ..trace.groups import GroupNames
+from ..trace.timing import timed
 from ..units import GIB
 from .points import make_id
 
@@ -116,6 +119,9 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
     """
     validate(setting.model, setting.training, parallelism, setting.cluster.gpus)
     placement = place(parallelism, setting.cluster.tiers)
+    if is_made_for_times(parallelism):
+        book = Cookbook(setting.model, setting.training, parallelism, placement, setting.accelerator)
+        parallelism = timed(book, setting.cluster.tiers)
     schedule = build_schedule(setting.training, parallelism)
     stages = stage_memories(setting, parallelism, schedule)
     accelerator = setting.accelerator
@@ -136,6 +142,11 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
     }
     groups = GroupNames(placement, parallelism.flat_rings).comm_groups()
     return Plan(make_id(parallelism.as_dict(), content), content, placement, groups, work, memory, problem)
+
+
+def is_made_for_times(parallelism: Parallelism) -> bool:
+    """Whether the plan's schedule depends on durations and delays, and so on the network it will run on."""
+    return "delay" in parameters(parallelism.schedule)
 
 
 def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:
@@ -180,14 +191,14 @@ def plan_content(setting: Setting, parallelism: Parallelism, placement: Placemen
         "model": setting.model.model_dump(mode="json", exclude={"source"}),
         "training": asdict(setting.training),
         "parallelism": parallelism.as_dict(),
-        "dims": [[dim.size, dim.axis, list(dim.groups)] for dim in placement.dims],
+        "dims": [asdict(dim) for dim in placement.dims],
         "accelerator": {name: value for name, value in asdict(setting.accelerator).items() if name != "source"},
     }
 
 
 def read_plan(content: Mapping[str, Any]) -> tuple[Model, Training, Parallelism, Placement, Accelerator]:
-    """The parts of a plan from its plain form. Tier names and shares, which no trace depends on, are not there."""
-    dims = tuple(NetworkDim(size, "", axis, 1.0, tuple(groups)) for size, axis, groups in content["dims"])
+    """The parts of a plan from its plain form."""
+    dims = tuple(NetworkDim(**{**dim, "groups": tuple(dim["groups"])}) for dim in content["dims"])
     return (
         Model.model_validate(content["model"]),
         Training(**content["training"]),

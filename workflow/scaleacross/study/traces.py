@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from ..files import package_digest, short_hash, write_atomic
 from .plans import build_schedule, read_plan
 
 RECORD = "plan.json"
+TRACES = "workload.c*.et"
 TRACE_CODE = ("model", "cluster", "plan", "schedule", "trace", "study.traces")
 
 
@@ -41,20 +41,15 @@ def write_traces(folder: Path, content: Mapping[str, Any]) -> TraceRecord:
     kept = _read_record(folder, digest)
     if kept is not None:
         return kept
-    from ..trace.chakra_io import write_trace
-    from ..trace.generate import generate
+    from ..trace.plan_files import write_plan
 
     model, training, parallelism, placement, accelerator = read_plan(content)
     schedule = build_schedule(training, parallelism)
-    traces, ranks, _ = generate(model, training, parallelism, placement, schedule, accelerator)
-    if folder.exists():
-        shutil.rmtree(folder)
-    for name, trace in traces.items():
-        write_trace(folder / name, trace)
-    write_atomic(folder / "ranks.json", json.dumps(ranks) + "\n")
-    size = sum(file.stat().st_size for file in folder.glob("*.et"))
-    nodes = sum(len(trace.ids) for trace in traces.values())
-    record = TraceRecord(digest, len(traces), nodes, size)
+    (folder / RECORD).unlink(missing_ok=True)
+    summary = write_plan(folder, model, training, parallelism, placement, schedule, accelerator)
+    sizes = [file.stat().st_size for file in folder.glob(TRACES)]
+    nodes = sum(counts["nodes"] for counts in summary["counts"].values())
+    record = TraceRecord(digest, len(sizes), nodes, sum(sizes))
     write_atomic(folder / RECORD, json.dumps({"record": record.as_dict(), "plan": content}, indent=1) + "\n")
     return record
 
@@ -65,5 +60,5 @@ def _read_record(folder: Path, digest: str) -> TraceRecord | None:
         record = TraceRecord(**json.loads((folder / RECORD).read_text())["record"], kept=True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    complete = record.digest == digest and len(list(folder.glob("workload.*.et"))) == record.files
+    complete = record.digest == digest and len(list(folder.glob(TRACES))) == record.files
     return record if complete else None
