@@ -4,11 +4,10 @@ Order. A rank's compute nodes form one chain in schedule order (control dependen
 collectives follow that chain. Pipeline sends and data-parallel collectives hang beside it and overlap what they can.
 Node ids ascend in the order of issue, because ASTRA-sim tries ready nodes by id.
 
-Deadlock. Sends end on arrival whether or not the receive is posted, so only collectives can wait for each other. All
+Deadlock. Receives are posted from the start, so sends never wait and only collectives can wait for each other. All
 members of every collective run the same trace at symmetric places of the network, hence meet their collectives in the
 same order. Flat rings break that symmetry (a member next to a cut finishes late), so with them every collective waits
-for the previous
-one in id order: a fixed order on every rank.
+for the previous one in id order: a fixed order on every rank.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class StageWriter:
         self.units = context.chunk_units(self.stage)
         self.outputs: dict[tuple[str, int, int], Nodes] = {}
         self.last: Nodes = ()  # the last compute node
-        self.recent: list[Nodes] = [(), ()]  # the last compute node at the end of the last two actions
         self.barrier: Nodes = ()  # what the next action has to wait for besides
         self.last_collective: Nodes = ()
         self.places: dict[str, Where] = {}
@@ -79,7 +77,6 @@ class StageWriter:
             else:
                 for _ in self._action(step, head, False):
                     pass
-            self.recent = [self.recent[1], self.last]
         self._finish_gradients()
         self._optimizer()
         return self.builder.build()
@@ -175,8 +172,8 @@ class StageWriter:
         label = f"{step.kind}.m{step.micro_batch}.c{step.chunk}"
         position = schedule.virtual_stage(self.stage, step.chunk)
         tag = self.context.tag(step, position)
-        # Posted one action ahead, as overlapped p2p does: when the action before the previous one has ended.
-        node = self.builder.recv(f"pp.recv.{label}", peer, self.context.message_bytes, tag, (), self.recent[0])
+        # Posted from the start: it costs no slot, and no sender that waits for a posted receive can be held up by it.
+        node = self.builder.recv(f"pp.recv.{label}", peer, self.context.message_bytes, tag)
         if self.context.gathers_messages:
             gather = Transfer("", ALL_GATHER, self.context.message_bytes, "tp")
             node = self._transfer(f"tp.{label}.boundary.ag", gather, (node,), self.last)
@@ -287,7 +284,7 @@ class StageWriter:
         for twin in twins:
             name, size = f"{twin.name}.{label}", -(-twin.size // shards)
             self.builder.send(f"dp.send.{name}", twin.peer, size, twin.tag, self.last)
-            ready += (self.builder.recv(f"dp.recv.{name}", twin.peer, size, twin.tag, (), self.last),)
+            ready += (self.builder.recv(f"dp.recv.{name}", twin.peer, size, twin.tag),)
         return ready
 
     def _reduce(self, label: str, unit: Unit, ready: Nodes) -> Nodes:
