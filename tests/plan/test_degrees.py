@@ -64,6 +64,12 @@ def test_values_no_plan_can_have_are_refused(values: dict[str, Any], error_id: s
     assert caught.value.error_id == error_id
 
 
+@pytest.mark.parametrize("factor", [0.5, "2", float("inf"), float("nan")])
+def test_an_imbalance_below_one_is_refused(factor: Any) -> None:
+    with pytest.raises(InvalidInput, match="E-IMBALANCE"):
+        Training(2048, 64, expert_imbalance=factor)
+
+
 def test_unknown_keys_get_a_suggestion() -> None:
     with pytest.raises(InvalidInput, match=r"E-KEY.*'dp_shardin'.*did you mean 'dp_sharding'"):
         parallelism_from({"dp_shardin": "zero1"})

@@ -210,6 +210,16 @@ def test_experts_exchange_the_routed_tokens_four_times() -> None:
     assert trace.comm_size[rows].tolist() == [1024 // 2 * 2 * 512 * 2] * 4
 
 
+def test_the_busiest_expert_rank_sets_the_pace() -> None:
+    even, busy = (
+        make(EXPERTS, {"pp": 2, "ep": 4}, Training(1024, 16, expert_imbalance=factor)).stage_traces[0]
+        for factor in (1.0, 1.5)
+    )
+    for head, column in (("ep.F.m0", "comm_size"), ("F.m0.c0.l1.experts", "num_ops")):
+        assert total([busy], head, column) == pytest.approx(1.5 * total([even], head, column), rel=1e-3)
+    assert total([busy], "F.m0.c0.l1.attention", "num_ops") == total([even], "F.m0.c0.l1.attention", "num_ops")
+
+
 def test_llama_405b_moves_what_the_worked_example_says() -> None:
     """33.6 MB a pipeline message; 3.16 G parameters a GPU: 6.3 GB gathered and 12.7 GB reduced (all but 1/n of it)."""
     case = llama("1f1b", {"dp_sharding": "fsdp"}, batch=2048)

@@ -33,17 +33,23 @@ class Training:
         global_batch: sequences a step over all data-parallel replicas.
         precision: of the arithmetic: bf16, fp16, fp8 (activations and weights then still travel in 16 bit) or fp32.
         optimizer: adam or sgd.
+        expert_imbalance: tokens of the busiest expert rank over the mean, at least 1. Every rank is taken to be that
+            busy, since the busiest sets the time.
     """
 
     sequence_length: int
     global_batch: int
     precision: str = "bf16"
     optimizer: str = "adam"
+    expert_imbalance: float = 1.0
 
     def __post_init__(self) -> None:
         _positive("training", self, ("sequence_length", "global_batch"))
         _choice("precision", self.precision, PRECISION_BYTES)
         _choice("optimizer", self.optimizer, ("adam", "sgd"))
+        if not isinstance(self.expert_imbalance, int | float) or not 1 <= self.expert_imbalance < float("inf"):
+            clash = f"training: expert_imbalance is {self.expert_imbalance!r}"
+            raise InvalidInput("E-IMBALANCE", clash, "give a number of at least 1")
 
     @property
     def tokens(self) -> int:

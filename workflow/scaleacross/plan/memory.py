@@ -65,6 +65,7 @@ def shard_of(training: Training, parallelism: Parallelism) -> Shard:
         attention=parallelism.attention,  # type: ignore[arg-type]  # one of ATTENTIONS, checked by Parallelism
         gradient_bytes=parallelism.gradient_bytes,
         fused_accumulation=parallelism.fused_accumulation,
+        expert_imbalance=training.expert_imbalance,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +73,7 @@ def summary(
     return {
         "format": "scaleacross-plan/1",
         "model": model.name,
-        "training": {
-            "sequence_length": training.sequence_length,
-            "global_batch": training.global_batch,
-            "precision": training.precision,
-            "optimizer": training.optimizer,
-        },
+        "training": asdict(training),
         "parallelism": parallelism.as_dict(),
         "defaulted": sorted(parallelism.defaulted),
         "dimensions": [

@@ -9,7 +9,8 @@ Volumes (a layer, one micro-batch of t tokens a context-parallel rank, h hidden,
 * tp with sequence parallelism: 2 all-gathers and 2 reduce-scatters of t h e each way (Korthikanti et al., arXiv
   2205.05198, section 4.2.2); without: 2 all-reduces each way (Megatron-LM, arXiv 1909.08053).
 * cp: all-gather of K and V forward, reduce-scatter of their gradients backward (Llama 3, arXiv 2407.21783, 3.3.2).
-* ep: all-to-all of t / tp * top_k * h e out and back, each way; all-gather and reduce-scatter among the ``etp`` ranks.
+* ep: all-to-all of t / tp * top_k * h e (times the imbalance of routing) out and back, each way; all-gather and
+  reduce-scatter among the ``etp`` ranks.
 
 Left out because they are small or hidden: the second all-gather of a layer's input in backward (under the input
 gradient), the loss' all-reduces of one number a token, all-reduces of norm gradients.
@@ -277,7 +278,8 @@ class _Chain:
         self.sequence_parallel = shard.sequence_parallel
         self.whole_bytes = shard.tokens * hidden * shard.bytes_per_element
         top_k = kitchen.model.moe.top_k if kitchen.model.moe else 0
-        self.routed_bytes = shard.tokens // shard.tp * top_k * hidden * shard.bytes_per_element
+        routed = shard.tokens // shard.tp * top_k * hidden * shard.bytes_per_element
+        self.routed_bytes = round(routed * shard.expert_imbalance)
 
     def finish(self, ends: Handles) -> Recipe:
         """The recipe."""

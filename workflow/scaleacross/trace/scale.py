@@ -67,22 +67,26 @@ def scale_down(model: Model, training: Training, parallelism: Parallelism, clust
 
 
 def shrink(sizes: Sequence[int], smallest: int = SMALLEST) -> list[int]:
-    """Divide the largest size by its smallest prime factor (a prime becomes 2) while the product stays large enough."""
+    """Divide the largest size by its smallest prime factor while the product stays at ``smallest``.
+
+    A prime becomes the least number that keeps the product there, 2 at least.
+    """
     sizes = list(sizes)
     while True:
         product = math.prod(sizes)
         for index in sorted(range(len(sizes)), key=lambda index: -sizes[index]):
-            smaller = _smaller(sizes[index])
-            if smaller < sizes[index] and product // sizes[index] * smaller >= smallest:
+            others = product // sizes[index]
+            smaller = _smaller(sizes[index], -(-smallest // others))
+            if smaller < sizes[index] and others * smaller >= smallest:
                 sizes[index] = smaller
                 break
         else:
             return sizes
 
 
-def _smaller(size: int) -> int:
+def _smaller(size: int, least: int) -> int:
     factor = next((prime for prime in range(2, math.isqrt(size) + 1) if size % prime == 0), size)
-    return 2 if factor == size else size // factor
+    return max(2, least) if factor == size else size // factor
 
 
 def _shorter_layout(counts: Sequence[int], stages: int) -> tuple[int, ...]:
