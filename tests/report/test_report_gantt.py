@@ -19,11 +19,14 @@ def test_a_schedules_rows_become_stages():
 def test_a_timelines_operators_become_passes():
     rows = [
         (0, 100, "F.m0.c1.l0.attention", "compute"),
-        (100, 200, "F.m0.c1.l0.mlp", "compute"),
-        (200, 230, "pp.send", "pp"),
+        (100, 170, "tp.F.m0.c1.l0.mlp.ag", "tp"),
+        (170, 200, "F.m0.c1.l0.mlp", "compute"),
+        (0, 400, "pp.recv.F.m1.c1", "pp"),
+        (200, 230, "pp.send.F.m0.c1", "pp"),
         (400, 500, "F.m1.c1.l0.attention", "compute"),
         (500, 900, "B.m0.c1.l0.mlp", "compute"),
-        (120, 180, "dp.all-gather", "dp"),
+        (120, 180, "dp.gather.c0.l3", "dp"),
+        (900, 950, "optimizer", "compute"),
     ]
     (bars,) = from_timeline("x", {3: rows}).rows
     seconds = [(round(bar.start * 1e9), round(bar.end * 1e9), *bar[2:]) for bar in bars]
@@ -33,6 +36,7 @@ def test_a_timelines_operators_become_passes():
         (200, 230, "pp", -1, 0),
         (400, 500, "F", 1, 1),
         (500, 900, "B", 0, 1),
+        (900, 950, "compute", -1, 0),
     ]
 
 

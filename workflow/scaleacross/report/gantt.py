@@ -44,24 +44,30 @@ def from_schedule(title: str, rows: Iterable[tuple[int, float, float, str, int, 
     return Gantt(title, [stages[rank] for rank in sorted(stages)])
 
 
-_COMPUTE = re.compile(r"(?P<kind>[FBW])\.m(?P<micro_batch>\d+)(?:\.c(?P<chunk>\d+))?(?:\.|\Z)")
+# Compute of a pass (``F.m3.c0.l2.attention``) and the communication inside it (``tp.F.m3.c0.l2.attention.rs``).
+_PASS = re.compile(r"(?:(?:tp|cp|ep)\.)?(?P<kind>[FBW])\.m(?P<micro_batch>\d+)(?:\.c(?P<chunk>\d+))?(?:\.|\Z)")
+# A receive is posted long before its message comes: waiting for it is idle time, the sender's bar is the transfer.
+_RECEIVE = re.compile(r"(?:\A|\.)recv(?:\.|\Z)")
+_AXES = ("tp", "cp", "ep", "pp", "dp", "other")
 
 
 def _bar(start_ns: float, end_ns: float, name: str, axis: str) -> Bar:
-    """A timeline row as a bar: the pass and micro-batch are in the name of a compute node, ``F.m3.c0.l2.attention``."""
-    match = _COMPUTE.match(name)
+    """A timeline row as a bar: the pass and micro-batch are in the name of its nodes; the rest goes by its axis."""
+    match = _PASS.match(name)
     if match:
         return Bar(start_ns * 1e-9, end_ns * 1e-9, match["kind"], int(match["micro_batch"]), int(match["chunk"] or 0))
-    return Bar(start_ns * 1e-9, end_ns * 1e-9, axis)
+    return Bar(start_ns * 1e-9, end_ns * 1e-9, axis if axis in _AXES else "compute")
 
 
 def from_timeline(title: str, stages: Mapping[int, Iterable[tuple[float, float, str, str]]]) -> Gantt:
     """Rows (start_ns, end_ns, name, axis) of the engine's timeline of one rank a stage, by stage number.
 
-    The operators of one pass of one micro-batch become one bar unless a gap above 0.1 % of the step parts
-    them.
+    The operators of one pass of one micro-batch, its tensor-, context- and expert-parallel communication included,
+    become one bar unless a gap above 0.1 % of the step parts them. Receives are left out.
     """
-    rows = {stage: [_bar(*row) for row in timeline] for stage, timeline in stages.items()}
+    rows = {
+        stage: [_bar(*row) for row in timeline if not _RECEIVE.search(row[2])] for stage, timeline in stages.items()
+    }
     gap = 1e-3 * max((bar.end for row in rows.values() for bar in row), default=0.0)
     return Gantt(title, [_merged(rows[stage], gap) for stage in sorted(rows)])
 
