@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..trace.columns import BROADCAST, COLL, COMM_TYPES
 from .findings import Findings
-from .graph import TraceGraph, issue_order, surely_before
+from .graph import Orders, issue_order
 from .table import NodeTable
 
 Int64 = NDArray[np.int64]
@@ -68,6 +68,11 @@ class Sequences:
         numbers = np.array([self.family.get(group, -1) for group in values.tolist()], dtype=np.int64)
         result = np.where(table.groups == 0, sets[table.involved], numbers[codes])
         return np.where((table.types == COLL) & (table.comm_type != BROADCAST), result, -1)
+
+    @cached_property
+    def orders(self) -> Orders:
+        """What is certain about the order of issue."""
+        return Orders(self.table)
 
     @property
     def communicators(self) -> int:
@@ -195,7 +200,7 @@ def _explain(
     clash = f"{where}: as collective {place + 1} {texts[0]}, {texts[1]}{more}"
     if Counter(kinds[0]) != Counter(kinds[1]):
         found.error("E-GROUP-SEQUENCE", clash, "members issue the same types and sizes, or all of them wait forever")
-    elif _certain(table, rows, kinds, place):
+    elif all(sequences.orders.sure(sequences.segment(segment)) for segment in segments):
         found.error("E-GROUP-DISORDER", clash, "the same collectives in another order never finish; use one order")
     else:
         clash += ", if both issue ready nodes by ascending id"
@@ -205,18 +210,3 @@ def _explain(
 def _collective(table: NodeTable, row: int) -> str:
     kind = COMM_TYPES[int(table.comm_type[row])] if 0 <= table.comm_type[row] < len(COMM_TYPES) else "?"
     return f"{kind} of {int(table.comm_size[row])} bytes (node {int(table.ids[row])} '{table.name(row)}')"
-
-
-def _certain(table: NodeTable, rows: list[list[int]], kinds: list[list[tuple[int, int]]], place: int) -> bool:
-    """True when both ranks surely issue their collective at ``place`` before their partner of the other's."""
-    for mine, other in ((0, 1), (1, 0)):
-        wanted = kinds[other][place]
-        later = next(i for i in range(place, len(kinds[mine])) if kinds[mine][i] == wanted)
-        trace = int(table.owner[rows[mine][place]])
-        graph = TraceGraph(table.traces[trace])
-        ancestors = graph.ancestors(graph.order())
-        start = int(table.start[trace])
-        first, second = rows[mine][place] - start, rows[mine][later] - start
-        if ancestors is None or not surely_before(ancestors, first, second, graph.ids):
-            return False
-    return True

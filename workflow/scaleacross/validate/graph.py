@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..trace.columns import Trace
 from .table import NodeTable
@@ -86,6 +88,44 @@ def surely_before(ancestors: list[int], first: int, second: int, ids: list[int])
     if ancestors[second] >> first & 1:
         return True
     return not ancestors[first] & ~ancestors[second] and ids[first] < ids[second]
+
+
+class Orders:
+    """Which nodes of one communication slot surely go in which order; traces of the same shape are looked at once."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self._keys: dict[int, int] = {}
+        self._known: dict[bytes, int] = {}
+        self._graphs: dict[int, tuple[TraceGraph, list[int], list[int] | None]] = {}
+        self._sure: dict[tuple[int, bytes], bool] = {}
+
+    def shape(self, trace: int) -> int:
+        """A number that is equal for traces with the same nodes and dependencies."""
+        if trace not in self._keys:
+            self._keys[trace] = self._known.setdefault(structure_key(self.table.traces[trace]), len(self._known))
+        return self._keys[trace]
+
+    def graph(self, trace: int) -> tuple[TraceGraph, list[int], list[int] | None]:
+        """The trace's dependencies, its order of issue, and the ancestors of each row (None for huge traces)."""
+        shape = self.shape(trace)
+        if shape not in self._graphs:
+            graph = TraceGraph(self.table.traces[trace])
+            order = graph.order()
+            self._graphs[shape] = (graph, order, graph.ancestors(order))
+        return self._graphs[shape]
+
+    def sure(self, rows: NDArray[np.int64]) -> bool:
+        """True when these rows of the table, all of one trace, are issued in this order whatever the timing."""
+        trace = int(self.table.owner[rows[0]])
+        relative = rows - self.table.start[trace]
+        key = (self.shape(trace), relative.tobytes())
+        if key not in self._sure:
+            graph, _, ancestors = self.graph(trace)
+            self._sure[key] = ancestors is not None and all(
+                surely_before(ancestors, first, second, graph.ids) for first, second in pairwise(relative.tolist())
+            )
+        return self._sure[key]
 
 
 def issue_order(table: NodeTable, trace: int) -> list[int]:

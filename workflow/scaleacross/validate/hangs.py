@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..trace.columns import COLL, MEM_LOAD, MEM_STORE, RECV, SEND, Trace
 from .collectives import Sequences
 from .findings import Findings
-from .graph import TraceGraph, structure_key, surely_before, walk_cycle
+from .graph import Orders, TraceGraph, surely_before, walk_cycle
 from .messages import Messages
 from .table import NodeTable
 
@@ -35,7 +35,7 @@ def check_hangs(messages: Messages, sequences: Sequences, found: Findings) -> No
     merged = _merge(sequences, bases)
     if merged is None:
         return
-    before, after, kinds = _edges(messages, bases)
+    before, after, kinds = _edges(messages, sequences.orders, bases)
     stuck = unfinished(int(bases[-1]), merged[before], merged[after])
     if not stuck.any():
         return
@@ -66,12 +66,14 @@ def _merge(sequences: Sequences, bases: Int64) -> Int64 | None:
         if leader == classes[i] or segment < 0 or other < 0:
             continue
         rows, lead_rows = sequences.segment(segment), sequences.segment(other)
+        if not (sequences.orders.sure(rows) and sequences.orders.sure(lead_rows)):
+            continue  # which of them meet depends on timing
         mine = bases[classes[i]] + rows - start[sequences.table.owner[rows[0]]]
         merged[mine] = bases[leader] + lead_rows - start[sequences.table.owner[lead_rows[0]]]
     return merged
 
 
-def _edges(messages: Messages, bases: Int64) -> tuple[Int64, Int64, NDArray[np.int8]]:
+def _edges(messages: Messages, orders: Orders, bases: Int64) -> tuple[Int64, Int64, NDArray[np.int8]]:
     """(node, node that comes after it, why: 0 dependency, 1 slot, 2 message) among the nodes of all classes."""
     table = messages.table
     parts: list[tuple[Int64, Int64, int]] = []
@@ -81,12 +83,12 @@ def _edges(messages: Messages, bases: Int64) -> tuple[Int64, Int64, NDArray[np.i
     order = np.argsort(table.owner[row], kind="stable")
     row, target = row[order], target[order]
     cuts = np.searchsorted(table.owner[row], np.arange(len(table.traces) + 1))
-    known: dict[bytes, tuple[Int64, Int64]] = {}
+    known: dict[int, tuple[Int64, Int64]] = {}
     for trace, (begin, end) in enumerate(pairwise(cuts.tolist())):
         first = int(table.start[trace])
-        key = structure_key(table.traces[trace])
+        key = orders.shape(trace)
         if key not in known:
-            known[key] = _slot_edges(table.traces[trace])
+            known[key] = _slot_edges(table.traces[trace], orders.graph(trace))
         for user in table.users[trace]:
             shift = bases[user]
             parts.append((target[begin:end] - first + shift, row[begin:end] - first + shift, 0))
@@ -97,7 +99,10 @@ def _edges(messages: Messages, bases: Int64) -> tuple[Int64, Int64, NDArray[np.i
     quads = np.stack([segments[send_at[both]], classes[send_at[both]], segments[receive_at[both]],
                       classes[receive_at[both]]], axis=1)  # fmt: skip
     for send, sender, receive, receiver in set(map(tuple, quads.tolist())):
-        rows, others = messages.segment(send), messages.segment(receive)
+        once = messages.unique(send)  # nodes with equal tag and size have no partner that is certain
+        rows, others = messages.segment(send)[once], messages.segment(receive)[once]
+        if not len(rows):
+            continue
         start, end = table.start[table.owner[rows[0]]], table.start[table.owner[others[0]]]
         parts.append((rows - start + bases[sender], others - end + bases[receiver], 2))
     before = np.concatenate([part[0] for part in parts]) if parts else np.zeros(0, dtype=np.int64)
@@ -106,12 +111,10 @@ def _edges(messages: Messages, bases: Int64) -> tuple[Int64, Int64, NDArray[np.i
     return before, after, kinds
 
 
-def _slot_edges(trace: Trace) -> tuple[Int64, Int64]:
+def _slot_edges(trace: Trace, graphs: tuple[TraceGraph, list[int], list[int] | None]) -> tuple[Int64, Int64]:
     """Pairs of nodes that the one communication slot runs in this order whatever the timing, by row."""
-    graph = TraceGraph(trace)
-    order = graph.order()
-    users = [row for row in order if trace.types[row] in _SLOT_KINDS]
-    ancestors = graph.ancestors(order) if len(users) > 1 else None
+    graph, order, ancestors = graphs
+    users = np.array(order)[np.isin(trace.types[order], _SLOT_KINDS)].tolist()
     if ancestors is None:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     sure = [pair for pair in pairwise(users) if surely_before(ancestors, pair[0], pair[1], graph.ids)]

@@ -75,6 +75,15 @@ class Messages:
         """Rows of a segment, by tag and size."""
         return self.rows[self.start[index] : self.start[index + 1]]
 
+    def unique(self, index: int) -> NDArray[np.bool_]:
+        """Which rows of a segment have a tag and size that no other row of it has."""
+        rows = self.segment(index)
+        changes = np.ones(len(rows) + 1, dtype=bool)
+        changes[1:-1] = (np.diff(self.table.comm_tag[rows] % TAG_SPACE) != 0) | (
+            np.diff(self.table.comm_size[rows]) != 0
+        )
+        return changes[1:] & changes[:-1]
+
     @cached_property
     def channels(self) -> tuple[Int64, Int64, Int64]:
         """Each segment for each rank that runs it: (source x ranks + destination, segment, class)."""

@@ -153,8 +153,9 @@ def _check_compute(table: NodeTable, system: SystemFile, cpu: np.ndarray, found:
     found.nodes(ERROR, "E-ROOFLINE-OPS", table, idle, clash, "write its FLOPs (1 for pure memory traffic)")
     good = compute & (table.tensor_size > 0) & (table.num_ops > 0)
     ops, size = np.maximum(table.num_ops, 1).astype(float), np.maximum(table.tensor_size, 1).astype(float)
-    perf = np.minimum(system.local_mem_bandwidth * 1e9 * (ops / size), system.peak_perf * 1e12)
-    nanoseconds = ops / perf * 1e9
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # absurd settings give infinity, reported below
+        perf = np.minimum(system.local_mem_bandwidth * 1e9 * (ops / size), system.peak_perf * 1e12)
+        nanoseconds = ops / perf * 1e9
     clash = "roofline gives less than 1 ns, which ends ASTRA-sim when it happens at time 0"
     found.nodes(WARNING, "W-ROOFLINE-ZERO", table, good & (nanoseconds < 1), clash, "merge it with its neighbour")
     late = good & (nanoseconds > EXACT)
