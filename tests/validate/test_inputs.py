@@ -102,6 +102,10 @@ def test_folded_world(tmp_path: Path) -> None:
     inputs.write()
     write_folded(tmp_path)
     assert "E-WORLD" in {finding.error_id for finding in inputs.check()}
+    inputs.network = {"topology": ["Ring"] * 2, "npus_count": [6, 2], "bandwidth": [9] * 2, "latency": [9] * 2}
+    inputs.write()
+    write_folded(tmp_path)
+    assert "E-WORLD-SHAPE" in {finding.error_id for finding in inputs.check()}
     (tmp_path / "ranks.json").write_text("{}")
     assert "E-RANKS-FORMAT" in {finding.error_id for finding in inputs.check()}
 

@@ -119,8 +119,13 @@ def _check(
         check_settings(network, system, memory, found)
         check_algorithms(network, system, collective_use(table, network, groups or {}), found)
         check_splits(table, system, network.npus, network.dimensions, found)
+    same = network is not None and network.npus == table.ranks.ranks
+    if network is not None and same and table.ranks.folded and table.ranks.shape != network.npus_count:
+        clash = f"the network has dimensions {list(network.npus_count)}, ranks.json shape {list(table.ranks.shape)}"
+        found.error("E-WORLD-SHAPE", clash, "classes hold for one network shape; render and trace the same plan")
+        same = False
     replay = system is not None and system.replay_only
-    if complete and network is not None and network.npus == table.ranks.ranks and groups is not None and not replay:
+    if complete and network is not None and same and groups is not None and not replay:
         _check_across(table, network, groups, found)
 
 
