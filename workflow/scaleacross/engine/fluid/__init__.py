@@ -1,0 +1,10 @@
+"""The ``scaleacross`` network model: tiers with shared uplinks, ports that serialise, streams that overlap.
+
+See ``docs/network-model.md``.
+"""
+
+from .outcome import FluidOutcome
+from .simulate import simulate_fluid
+from .tiers import TierUse
+
+__all__ = ["FluidOutcome", "TierUse", "simulate_fluid"]

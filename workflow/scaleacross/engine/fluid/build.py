@@ -1,0 +1,176 @@
+"""From a workload and a configuration to the flat arrays of the event loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InvalidInput
+from ..assemble import durations
+from ..program import Program
+from ..settings import Config, Options
+from ..workload import Workload
+from .fabric import Fabric, build_fabric
+from .jobs import Job, JobTable
+from .prepared import Prepared, join, prepared
+from .resources import Resources
+from .streams import single_stream
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+Array = NDArray[Any]
+
+
+class Tables(NamedTuple):
+    """What the loop reads.
+
+    Rows are the operators of all simulated ranks, one rank after the other, in ascending id; slots are those of all
+    ranks.
+
+    Attributes:
+        kind, slot, job, channel, axis, sim, child_ptr, child: int64 a row (slot and channel -1: none).
+        time: ns of a timed row.
+        ready_ptr: where the waiting rows of each slot are kept.
+        first, stretches, need, member_ptr: of each job; members is where rows that have called are kept.
+        latency, size, limit, tightest, use_ptr: of each stretch; use_resource, use_load: of each use.
+        capacity: bytes per ns of each resource.
+        send_ptr, receive_ptr: where each channel keeps its messages.
+    """
+
+    kind: Int64
+    slot: Int64
+    job: Int64
+    channel: Int64
+    axis: Int64
+    sim: Int64
+    child_ptr: Int64
+    child: Int64
+    time: Float64
+    ready_ptr: Int64
+    first: Int64
+    stretches: Int64
+    need: Int64
+    member_ptr: Int64
+    latency: Float64
+    size: Float64
+    limit: Float64
+    tightest: Int64
+    use_ptr: Int64
+    use_resource: Int64
+    use_load: Float64
+    capacity: Float64
+    send_ptr: Int64
+    receive_ptr: Int64
+
+
+@dataclass(slots=True)
+class Built:
+    """The arrays and what their numbers mean."""
+
+    tables: Tables
+    waits: Int64
+    fabric: Fabric
+    resources: Resources
+    jobs: list[Job]
+    uses: list[list[tuple[int, float]]]  # of each stretch, ports and uplinks, limiting or not
+    first_row: Int64  # of each simulated rank
+    programs: list[Program]  # of each simulated rank
+    true_of: Int64
+
+
+def build(workload: Workload, config: Config, options: Options) -> Built:
+    """Resolve every operator of a workload on a network.
+
+    Raises:
+        InvalidInput: what traces, groups, algorithms and the configuration raise; E-WORLD where ranks and NPUs differ.
+    """
+    fabric = build_fabric(config.network)
+    single = single_stream(config.system.extension)
+    if workload.npus != config.npus:
+        clash = f"{workload.npus} ranks in the traces, {config.npus} NPUs in the network"
+        raise InvalidInput("E-WORLD", clash, "use the configuration that was rendered for this plan")
+    if config.system.custom or config.system.per_node_custom:
+        clash = "collectives with an algorithm of their own (a Chakra trace)"
+        raise InvalidInput("E-FLUID-CUSTOM", clash, "use the unaware model, or a native algorithm")
+    rows = prepared(workload, config, fabric, single)
+    resources = Resources(fabric, rows.sim_of, np.bincount(rows.sim_of, minlength=len(rows.true_of)))
+    window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
+    table = JobTable(config, fabric, resources, rows.true_of, workload.family, options.injection_scale, window)
+    job = _jobs(workload, rows, table)
+    stretches, uses = _stretches(table)
+    tables = Tables(
+        kind=rows.kind,
+        slot=rows.slot,
+        job=job,
+        channel=rows.channel,
+        axis=rows.axis,
+        sim=rows.sim,
+        child_ptr=rows.child_ptr,
+        child=rows.child,
+        time=join([durations(program, config).astype(np.float64) for program in workload.programs], rows.which),
+        ready_ptr=_pointers(np.bincount(rows.slot[rows.slot >= 0], minlength=int(rows.first_slot[-1]))),
+        send_ptr=_pointers(rows.sends),
+        receive_ptr=_pointers(rows.receives),
+        **stretches,
+    )
+    programs = [workload.programs[k] for k in rows.which]
+    return Built(tables, rows.waits, fabric, resources, table.jobs, uses, rows.first_row, programs, rows.true_of)
+
+
+def _jobs(workload: Workload, rows: Prepared, table: JobTable) -> Int64:
+    """The job of each row, -1 for rows that are none."""
+    found = np.full(len(rows.kind), -1, np.int64)
+    for sim, k in enumerate(rows.which):
+        calls, where = workload.programs[k].calls, workload.files[sim]
+        for asked in rows.asked[k]:
+            if asked.messages:
+                made = [table.message(sim, peer, size, slot) for peer, size, slot in asked.keys]
+            else:
+                made = [table.collective(sim, calls[call], axis, where) for call, axis in asked.keys]
+            found[int(rows.first_row[sim]) + asked.rows] = np.array(made, np.int64)[asked.which]
+    return found
+
+
+def _stretches(table: JobTable) -> tuple[dict[str, Array], list[list[tuple[int, float]]]]:
+    """Columns of jobs, stretches and uses; of the resources only those that can be a bottleneck take part."""
+    made = [stretch for job in table.jobs for stretch in job.stretches]
+    uses = [_merged([*stretch.uses, *table.resources.uplink_uses(stretch.rows)]) for stretch in made]
+    resources = table.resources.found
+    sharing = [[use for use in own if resources[use[0]].sharing] for own in uses]
+    limits = [
+        min([(stretch.limit, -1), *((resources[r].capacity / load, r) for r, load in own)])
+        for stretch, own in zip(made, sharing, strict=True)
+    ]
+    need = np.array([len(job.sims) for job in table.jobs], np.int64)
+    stretches = np.array([len(job.stretches) for job in table.jobs], np.int64)
+    columns: dict[str, Array] = {
+        "first": _pointers(stretches)[:-1],
+        "stretches": stretches,
+        "need": need,
+        "member_ptr": _pointers(need),
+        "latency": np.array([stretch.latency for stretch in made], np.float64),
+        "size": np.array([stretch.size for stretch in made], np.float64),
+        "limit": np.array([limit for limit, _ in limits], np.float64),
+        "tightest": np.array([resource for _, resource in limits], np.int64),
+        "use_ptr": _pointers(np.array([len(own) for own in sharing], np.int64)),
+        "use_resource": np.array([r for own in sharing for r, _ in own], np.int64),
+        "use_load": np.array([load for own in sharing for _, load in own], np.float64),
+        "capacity": np.array([resource.capacity for resource in resources], np.float64),
+    }
+    return columns, uses
+
+
+def _merged(uses: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    total: dict[int, float] = {}
+    for resource, load in uses:
+        total[resource] = total.get(resource, 0.0) + load
+    return list(total.items())
+
+
+def _pointers(counts: Int64) -> Int64:
+    pointers = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=pointers[1:])
+    return pointers

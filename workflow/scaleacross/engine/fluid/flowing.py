@@ -1,0 +1,176 @@
+"""Jobs on their way: latency, then bytes at the rate that sharing leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .agenda import schedule
+from .jit import kernel
+from .layout import (
+    BEFORE,
+    BOTTLENECK,
+    BYTES,
+    FIRST,
+    FLOWS,
+    G_FLOWS,
+    G_FRESH,
+    G_FRESHLY,
+    G_MARK,
+    G_SEEDED,
+    G_SEEDS,
+    G_SOLVED,
+    HEAD,
+    IDLE,
+    LAST,
+    LATENCY,
+    LIMIT,
+    LIMITED,
+    MARKED,
+    NEXT,
+    NEXT_BOTTLENECK,
+    NEXT_RATE,
+    NOW,
+    OWNER,
+    RATE,
+    REMAINING,
+    RESOURCE,
+    SEED,
+    SINCE,
+    STATE,
+    STRETCH,
+    STRETCH_SIZE,
+    TIGHTEST,
+    USE_SIZE,
+    USERS,
+    USES,
+    USES_END,
+    WAITS_LATENCY,
+)
+from .maxmin import fill, gather
+
+
+@kernel
+def begin_job(m: Any, f: Any, job: int) -> None:
+    """All have called: the first stretch begins."""
+    m[job + STRETCH] = m[job + FIRST]
+    begin_stretch(m, f, job)
+
+
+@kernel
+def next_stretch(m: Any, f: Any, job: int) -> bool:
+    """What a job waited for has happened. True when it was the last."""
+    if m[job + STATE] == WAITS_LATENCY and f[m[job + STRETCH] + BYTES] > 0.0:
+        begin_flow(m, f, job)
+        return False
+    if m[job + STATE] == FLOWS:
+        end_flow(m, f, job)
+    m[job + STRETCH] += STRETCH_SIZE
+    if m[job + STRETCH] == m[job + LAST]:
+        m[job + STATE] = IDLE
+        return True
+    begin_stretch(m, f, job)
+    return False
+
+
+@kernel
+def begin_stretch(m: Any, f: Any, job: int) -> None:
+    """Wait for the stretch's latency; a latency of 0 passes at once, as an event of its own."""
+    m[job + STATE] = WAITS_LATENCY
+    schedule(m, f, job, f[NOW] + f[m[job + STRETCH] + LATENCY])
+
+
+@kernel
+def begin_flow(m: Any, f: Any, job: int) -> None:
+    """A job starts to send: alone on its resources at its limit, else at a rate that :func:`settle` finds."""
+    stretch = m[job + STRETCH]
+    m[job + STATE] = FLOWS
+    f[job + REMAINING] = f[stretch + BYTES]
+    f[job + SINCE] = f[NOW]
+    f[job + RATE] = 0.0
+    shares = False
+    for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+        resource = m[use + RESOURCE]
+        head = m[resource + HEAD]
+        m[use + NEXT] = head
+        m[use + BEFORE] = 0
+        if head != 0:
+            m[head + BEFORE] = use
+            shares = True
+        m[resource + HEAD] = use
+        m[resource + USERS] += 1
+    if shares:
+        m[m[G_FRESH] + m[G_FRESHLY]] = job
+        m[G_FRESHLY] += 1
+    else:
+        set_rate(m, f, job, f[stretch + LIMIT], m[stretch + TIGHTEST])
+
+
+@kernel
+def end_flow(m: Any, f: Any, job: int) -> None:
+    """A job has sent its bytes: those it shared with get their rates anew."""
+    if m[job + BOTTLENECK] != 0:
+        f[m[job + BOTTLENECK] + LIMITED] += f[NOW] - f[job + SINCE]
+    stretch = m[job + STRETCH]
+    for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+        resource = m[use + RESOURCE]
+        following, former = m[use + NEXT], m[use + BEFORE]
+        if former != 0:
+            m[former + NEXT] = following
+        else:
+            m[resource + HEAD] = following
+        if following != 0:
+            m[following + BEFORE] = former
+        m[resource + USERS] -= 1
+        if m[resource + USERS] > 0 and m[resource + SEED] == 0:
+            m[resource + SEED] = 1
+            m[m[G_SEEDS] + m[G_SEEDED]] = resource
+            m[G_SEEDED] += 1
+
+
+@kernel
+def set_rate(m: Any, f: Any, job: int, rate: float, bottleneck: int) -> None:
+    """Change a job's rate: what it has sent until now counts at the old one."""
+    now = f[NOW]
+    passed = now - f[job + SINCE]
+    if m[job + BOTTLENECK] != 0:
+        f[m[job + BOTTLENECK] + LIMITED] += passed
+    m[job + BOTTLENECK] = bottleneck
+    f[job + REMAINING] = max(0.0, f[job + REMAINING] - f[job + RATE] * passed)
+    f[job + SINCE] = now
+    f[job + RATE] = rate
+    schedule(m, f, job, now + f[job + REMAINING] / rate)
+
+
+@kernel
+def settle(m: Any, f: Any) -> None:
+    """Rates of all flows that are connected with one that has begun or ended."""
+    before = m[G_MARK]
+    while m[G_FRESHLY] > 0:
+        m[G_FRESHLY] -= 1
+        job = m[m[G_FRESH] + m[G_FRESHLY]]
+        if f[job + RATE] == 0.0:
+            solve(m, f, job)
+    while m[G_SEEDED] > 0:
+        m[G_SEEDED] -= 1
+        resource = m[m[G_SEEDS] + m[G_SEEDED]]
+        m[resource + SEED] = 0
+        use = m[resource + HEAD]
+        while use != 0:
+            job = m[use + OWNER]
+            if m[job + MARKED] <= before:
+                solve(m, f, job)
+            use = m[use + NEXT]
+
+
+@kernel
+def solve(m: Any, f: Any, job: int) -> None:
+    """Share out the resources of the component of ``job``."""
+    m[G_MARK] += 1
+    flows = gather(m, job, 0)
+    m[G_SOLVED] += flows
+    fill(m, f, flows)
+    for k in range(flows):
+        other = m[m[G_FLOWS] + k]
+        rate = f[other + NEXT_RATE]
+        if abs(rate - f[other + RATE]) > 1e-12 * rate:
+            set_rate(m, f, other, rate, m[other + NEXT_BOTTLENECK])

@@ -1,0 +1,240 @@
+"""What a collective sends: each phase as latency, bytes a member sends, and how these load ports and uplinks.
+
+Sources of the step counts: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
+(2005) for ring and halving-doubling; ASTRA-sim's analytical backend for what a message, a window and a reduction are
+(see ``engine.plan``). A rank sends its messages one after the other or shares its port between them, so n - 1 parallel
+messages of ``direct`` take n - 1 message times on one port, whatever the window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from ...trace.columns import ALL_REDUCE, REDUCE_SCATTER
+from ..kernel import layout
+from ..plan import Phase, Plan, tree_table
+from ..settings import Config
+from .fabric import Fabric, Level, ring_hops
+
+Lane = tuple[Any, ...]  # which port of a level
+Loads = dict[tuple[int, Lane], float]  # (level, lane) -> load of a port for one byte that a member sends
+OUT: Lane = ("out",)
+IN: Lane = ("in",)
+PASSES = 3  # over local memory for a reduction, as in ASTRA-sim
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One stretch of a collective in which every member sends at one rate, after a time that bandwidth does not change.
+
+    Attributes:
+        latency: ns. size: bytes that a member sends. limit: bytes per ns that it can send at most.
+        ports: loads of the ports of every member. uplinks: loads that every member puts on the uplinks above it.
+        spread: loads that differ between members (groups); ports and uplinks are empty then.
+        dims: network dimension -> share of the bytes.
+    """
+
+    latency: float
+    size: float
+    limit: float = math.inf
+    ports: Loads = field(default_factory=dict)
+    uplinks: Loads = field(default_factory=dict)
+    spread: Any = None
+    dims: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What an endpoint costs: ns a message, bytes per ns of local memory."""
+
+    endpoint: float
+    memory: float
+
+    def reduction(self, size: int) -> int:
+        """Nanoseconds of reducing ``size`` bytes: three passes, each truncated to whole ns as in the reference."""
+        return PASSES * int(size / self.memory)
+
+
+def local_costs(config: Config, injection_scale: float, group: bool) -> Local:
+    """Endpoint delay (10 ns for groups smaller than the world, as in the reference) and memory of a configuration."""
+    endpoint = 10 if group else int(config.system.endpoint_delay * injection_scale)
+    return Local(float(endpoint), config.system.local_mem_bandwidth or math.inf)
+
+
+def rounds(messages: int, window: int) -> int:
+    """Times that a latency is waited for when ``window`` of ``messages`` are in flight."""
+    return -(-messages // window)
+
+
+def fixed_time(phase: Phase, local: Local) -> float:
+    """Endpoint delays and reductions of a phase, ns."""
+    reduces = phase.comm_type in (ALL_REDUCE, REDUCE_SCATTER)
+    others = phase.nodes - 1
+    if phase.algorithm == layout.TREE:
+        depth = tree_depth(phase.nodes)
+        return (2 * depth + 1) * local.endpoint + 2 * depth * local.reduction(phase.size)
+    if phase.algorithm == layout.HALVING:
+        table = phase.table[: phase.steps]
+        reducing = table[: phase.steps // 2] if phase.comm_type == ALL_REDUCE else table
+        return (phase.steps + 1) * local.endpoint + sum(local.reduction(b) for _, b in reducing if reduces)
+    if phase.algorithm == layout.DIRECT:
+        waits = rounds(others, phase.window)
+        steps = waits * (phase.steps // others)
+        return (steps + 1) * local.endpoint + (waits * local.reduction(phase.size) if reduces else 0)
+    return (phase.steps + 1) * local.endpoint + (others * local.reduction(phase.size) if reduces else 0)
+
+
+def dimension_transfers(fabric: Fabric, phase: Phase, local: Local) -> list[Transfer]:
+    """The transfers of a phase over one whole network dimension."""
+    d = phase.dimension
+    k = fabric.level_of[d]
+    level, n = fabric.levels[k], phase.nodes
+    fixed = fixed_time(phase, local)
+    if phase.algorithm == layout.RING:
+        return [_transfer(fabric, k, d, fixed + phase.steps * level.latency, phase.steps * phase.size, {1: 1.0})]
+    if phase.algorithm == layout.DIRECT:
+        return [_direct(fabric, k, d, phase, fixed)]
+    if phase.algorithm == layout.HALVING:
+        return _halving(fabric, k, d, phase, fixed)
+    depth = tree_depth(n)
+    busiest = sum(tree_fans(n)) if level.topology == "Switch" else depth
+    hops = n // 2 if level.topology == "Ring" else 1
+    offsets = dict.fromkeys(range(1, n), 1.0)
+    latency = fixed + 2 * depth * hops * level.latency
+    return [_transfer(fabric, k, d, latency, 2 * busiest * phase.size, offsets, spread_evenly=False)]
+
+
+def _direct(fabric: Fabric, k: int, d: int, phase: Phase, fixed: float) -> Transfer:
+    level, n, w = fabric.levels[k], phase.nodes, phase.window
+    times = phase.steps // (n - 1)
+    offsets = dict.fromkeys(range(1, n), 1.0 / (n - 1))
+    if level.topology == "Ring":
+        hops = [ring_hops(o, n) for o in range(1, n)]
+        latency = level.latency * sum(max(hops[k : k + w]) for k in range(0, n - 1, w))
+        limit = math.inf if w >= n - 1 else level.port * (n - 1) / sum(hops)
+    else:
+        latency = level.latency * rounds(n - 1, w)
+        limit = min(w, n - 1) * level.port
+    made = _transfer(fabric, k, d, fixed + times * latency, phase.steps * phase.size, offsets)
+    return replace(made, limit=limit)
+
+
+def _halving(fabric: Fabric, k: int, d: int, phase: Phase, fixed: float) -> list[Transfer]:
+    """On a Switch all steps load the same port; elsewhere each has a link, or a distance, of its own."""
+    level, n = fabric.levels[k], phase.nodes
+    steps = phase.table[: phase.steps]
+    if level.topology == "Switch":
+        latency = fixed + len(steps) * level.latency
+        return [_transfer(fabric, k, d, latency, sum(size for _, size in steps), {1: 1.0})]
+    made = []
+    for number, (offset, size) in enumerate(steps):
+        hops = ring_hops(offset, n) if level.topology == "Ring" else 1
+        latency = hops * level.latency + (fixed if number == 0 else 0)
+        both = {offset: 1.0, n - offset: 1.0}  # a member's partner is ahead of it or behind
+        made.append(_transfer(fabric, k, d, latency, size, both, spread_evenly=False))
+    return made
+
+
+def _transfer(
+    fabric: Fabric, k: int, d: int, latency: float, size: float, offsets: dict[int, float], spread_evenly: bool = True
+) -> Transfer:
+    """A transfer in dimension ``d`` of level ``k``; ``offsets``: share of the bytes that goes so many places on.
+
+    ``spread_evenly=False``: the shares don't add up to 1, because not every member uses each of these lanes.
+    """
+    level = fabric.levels[k]
+    lanes: dict[Lane, float] = {}
+    for offset, share in offsets.items():
+        for lane, load in lanes_of(level, ((d, offset, fabric.shape[d]),)):
+            lanes[lane] = lanes.get(lane, 0.0) + load * share
+    if level.topology == "Switch" and not spread_evenly:
+        lanes = {OUT: 1.0, IN: 1.0}
+    return Transfer(
+        latency, float(size), ports=_ports(fabric, k, lanes), uplinks=_ports(fabric, k, lanes), dims={d: 1.0}
+    )
+
+
+def lanes_of(level: Level, steps: Sequence[tuple[int, int, int]]) -> list[tuple[Lane, float]]:
+    """Ports of a level that a message uses, with the load of each. ``steps``: (dimension, steps forward, size)."""
+    if level.topology == "Switch":
+        return [(OUT, 1.0), (IN, 1.0)]
+    if level.topology == "FullyConnected":
+        return [(("peer", *((d, offset) for d, offset, _ in steps)), 1.0)]
+    lanes: list[tuple[Lane, float]] = []
+    for d, offset, size in steps:
+        forward = 2 * offset <= size
+        lanes.append((("ring", d, 1 if forward else -1), float(offset if forward else size - offset)))
+    return lanes
+
+
+def _ports(fabric: Fabric, top: int, lanes: dict[Lane, float]) -> Loads:
+    loads: Loads = {(top, lane): load for lane, load in lanes.items()}
+    for below in fabric.chain(top)[:-1]:
+        loads[below, OUT] = loads[below, IN] = 1.0
+    return loads
+
+
+def pipeline(phases: Sequence[Sequence[Transfer]], plan: Plan, window: int) -> list[Transfer]:
+    """All chunks of a collective: the first goes through its phases alone, the others follow in one stretch.
+
+    The others overlap in different dimensions and share ports where phases use the same; ``window`` of them are in
+    flight in a dimension and hide each other's latency. Every byte is still sent within the ports' rates, so that no
+    number of chunks undercuts the bandwidth bound.
+    """
+    first = [transfer for phase in phases for transfer in phase]
+    rest = plan.chunks - 1
+    if rest == 0 or not first:
+        return first
+    total = sum(transfer.size for transfer in first)
+    waits: dict[int, float] = {}
+    for phase, transfers in zip(plan.phases, phases, strict=True):
+        waits[phase.level] = waits.get(phase.level, 0.0) + sum(transfer.latency for transfer in transfers)
+    merged = Transfer(
+        latency=rest * max(waits.values()) / min(window, plan.chunks),
+        size=rest * total,
+        limit=min(t.limit * total / t.size for t in first if t.size),
+        ports=_mean([(t.ports, t.size / total) for t in first]),
+        uplinks=_mean([(t.uplinks, t.size / total) for t in first]),
+        spread=first[0].spread.mean([(t.spread, t.size / total) for t in first]) if first[0].spread else None,
+        dims=_mean_dims(first, total),
+    )
+    return [*first, merged]
+
+
+def _mean(parts: Sequence[tuple[Loads, float]]) -> Loads:
+    loads: Loads = {}
+    for part, share in parts:
+        for key, load in part.items():
+            loads[key] = loads.get(key, 0.0) + load * share
+    return loads
+
+
+def _mean_dims(transfers: Sequence[Transfer], total: float) -> dict[int, float]:
+    shares: dict[int, float] = {}
+    for transfer in transfers:
+        for d, share in transfer.dims.items():
+            shares[d] = shares.get(d, 0.0) + share * transfer.size / total
+    return shares
+
+
+@cache
+def tree_fans(nodes: int) -> tuple[int, ...]:
+    """Most children that a place has, at each depth of the first tree of a double binary tree."""
+    table = tree_table(nodes)
+    fans: dict[int, int] = {}
+    for place in range(nodes):
+        parent, left, right = table[3 * place : 3 * place + 3]
+        depth = 0
+        while parent >= 0:
+            depth, parent = depth + 1, table[3 * parent]
+        fans[depth] = max(fans.get(depth, 0), (left >= 0) + (right >= 0))
+    return tuple(fans[depth] for depth in sorted(fans) if fans[depth])
+
+
+def tree_depth(nodes: int) -> int:
+    """Levels between the root and the lowest leaf."""
+    return len(tree_fans(nodes))

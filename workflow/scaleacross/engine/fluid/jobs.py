@@ -1,0 +1,234 @@
+"""Jobs: the different collectives and messages of a workload, each a sequence of transfers over resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InvalidInput
+from ..kernel import layout
+from ..plan import Plan, group_plan, implementations, world_plan
+from ..population import Communicator, communicator
+from ..program import Call
+from ..settings import Config
+from .blocks import blocks_of
+from .fabric import Fabric
+from .flows import IN, Lane, Transfer, dimension_transfers, local_costs, pipeline
+from .groups import group_transfers
+from .resources import Resources, Row, Use
+from .routes import route
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A transfer of a job on its resources.
+
+    Attributes:
+        latency: ns. size: bytes a member sends. limit: bytes per ns.
+        uses: ports. rows: uplink rows (lane, row, factor), resolved when all are known.
+        dims: network dimension -> share of the bytes.
+    """
+
+    latency: float
+    size: float
+    limit: float
+    uses: tuple[Use, ...]
+    rows: tuple[tuple[Lane, Row, float], ...]
+    dims: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What runs when all of ``sims`` have called.
+
+    Attributes:
+        sims: classes that take part (of a message: the sender). stretches: in order.
+        text: for messages to the user.
+        call: of a collective. nodes: its ranks. blocks: see :func:`.blocks.blocks_of`.
+        peer: class that receives a message, -1.
+    """
+
+    sims: tuple[int, ...]
+    stretches: tuple[Stretch, ...]
+    text: str
+    call: Call | None = None
+    nodes: int = 2
+    blocks: tuple[tuple[int, float], ...] = ()
+    peer: int = -1
+
+
+@dataclass
+class JobTable:
+    """Jobs by what they are; asking twice gives the same number."""
+
+    config: Config
+    fabric: Fabric
+    resources: Resources
+    true_of: Int64
+    family: dict[int, int]
+    injection_scale: float = 1.0
+    window: int = 1
+    jobs: list[Job] = field(default_factory=list)
+    _collectives: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _messages: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _classes: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = field(default_factory=dict)
+    _plans: dict[tuple[object, ...], tuple[Plan, list[Transfer] | None]] = field(default_factory=dict)
+    _images: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
+    _block_sizes: dict[tuple[int, ...], tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    _kin: dict[tuple[int, int, tuple[int, ...]], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.grid = self.resources.sim_of.reshape(self.fabric.shape[::-1])
+        for group, number in self.family.items():
+            if group in self.config.groups:
+                self._images.setdefault(number, []).append(self.config.groups[group])
+
+    def collective(self, sim: int, call: Call, axis: int, where: str) -> int:
+        """The job of a collective that class ``sim`` calls on the stream of ``axis``.
+
+        Raises:
+            InvalidInput: what resolving the communicator and its algorithm raises; E-HALVING, E-COLL-DIMS.
+        """
+        sims, who = self._participants(sim, call, where)
+        place = who if isinstance(who, tuple) else self._place(sim, sims, who)
+        key = (sims, place, call.comm_type, call.size, axis)
+        if key not in self._collectives:
+            self._collectives[key] = len(self.jobs)
+            self.jobs.append(self._collective(sims, who, call))
+        return self._collectives[key]
+
+    def message(self, sim: int, peer: int, size: int, slot: int) -> int:
+        """The job of messages of ``size`` bytes from class ``sim`` to rank ``peer``."""
+        key = (sim, peer, size, slot)
+        if key not in self._messages:
+            self._messages[key] = len(self.jobs)
+            self.jobs.append(self._message(sim, peer, size))
+        return self._messages[key]
+
+    # -- collectives ---------------------------------------------------------------------------------------------------
+
+    def _participants(self, sim: int, call: Call, where: str) -> tuple[tuple[int, ...], tuple[int, ...] | Communicator]:
+        """Classes that take part, and the dimensions or the group."""
+        dims = self.config.network.dimensions
+        rank = int(self.true_of[sim])
+        if call.group:
+            who = communicator(self.config, call, rank, where)
+            if not who.dims:
+                return tuple(np.unique(self.resources.sim_of[who.members]).tolist()), who
+            chosen = who.dims
+        else:
+            chosen = tuple(
+                d for d in range(dims) if call.involved is None or (d < len(call.involved) and call.involved[d])
+            )
+        key = (chosen, sim)
+        if key not in self._classes:
+            place = self.fabric.digits(rank)
+            index = tuple(slice(None) if d in chosen else int(place[d]) for d in reversed(range(dims)))
+            around = self.grid[index]
+            alone = bool((around == sim).all())
+            self._classes[key] = (sim,) if alone else tuple(np.unique(around).tolist())
+        return self._classes[key], chosen
+
+    def _place(self, sim: int, sims: tuple[int, ...], who: Communicator) -> tuple[int, ...]:
+        """What every participant calls a group: its number, or its family and which of the class' groups it is."""
+        number = self.family.get(who.group, -1)
+        if number < 0:
+            return (who.group,)
+        kin = self._kin.setdefault((sim, number, sims), [])
+        if who.group not in kin:
+            kin.append(who.group)
+        return (-1, number, kin.index(who.group))
+
+    def _collective(self, sims: tuple[int, ...], who: tuple[int, ...] | Communicator, call: Call) -> Job:
+        if isinstance(who, Communicator):
+            return self._group_job(sims, who, call)
+        key = (call.comm_type, call.size, who)
+        if key not in self._plans:
+            self._plans[key] = self._world(call, who)
+        plan, transfers = self._plans[key]
+        if not plan.phases:
+            raise InvalidInput("E-COLL-DIMS", f"a collective of {call.size} bytes involves no dimension", "involve one")
+        nodes = int(np.prod([self.fabric.shape[d] for d in who]))
+        if transfers is None:
+            transfers = self._group_transfers(plan, np.arange(self.fabric.npus)[None, :], False)
+        stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
+        return Job(sims, stretches, f"a collective of {nodes} ranks", call, nodes, self._blocks(who))
+
+    def _blocks(self, dims: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+        if dims not in self._block_sizes:
+            self._block_sizes[dims] = blocks_of(self.fabric, None, dims)
+        return self._block_sizes[dims]
+
+    def _world(self, call: Call, dims: tuple[int, ...]) -> tuple[Plan, list[Transfer] | None]:
+        """A plan over whole dimensions and its transfers; None where a one* algorithm takes all ranks as one ring."""
+        involved = tuple(d in dims for d in range(len(self.fabric.shape)))
+        plan = world_plan(self.config, call.comm_type, call.size, involved)
+        _check_halving(plan)
+        if implementations(self.config, call.comm_type)[0].one and len(self.fabric.shape) > 1:
+            return plan, None
+        local = local_costs(self.config, self.injection_scale, group=False)
+        return plan, pipeline(
+            [dimension_transfers(self.fabric, phase, local) for phase in plan.phases], plan, self.window
+        )
+
+    def _group_job(self, sims: tuple[int, ...], who: Communicator, call: Call) -> Job:
+        plan = group_plan(self.config, call.comm_type, call.size, len(who.members))
+        _check_halving(plan)
+        images = self._images.get(self.family.get(who.group, -1), [self.config.groups[who.group]])
+        groups = np.array([ranks for ranks in images if len(ranks) == len(who.members)], np.int64)
+        ours = np.isin(self.resources.sim_of[groups], sims).all(axis=1)
+        transfers = self._group_transfers(plan, groups[ours], True)
+        stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
+        blocks = blocks_of(self.fabric, who.members, ())
+        return Job(sims, stretches, f"a collective of group {who.group}", call, len(who.members), blocks)
+
+    def _group_transfers(self, plan: Plan, groups: Int64, smaller: bool) -> list[Transfer]:
+        local = local_costs(self.config, self.injection_scale, group=smaller)
+        phases = [group_transfers(self.fabric, phase, groups, local) for phase in plan.phases]
+        return pipeline(phases, plan, self.window)
+
+    def _stretch(self, transfer: Transfer, sims: Sequence[int]) -> Stretch:
+        resources = self.resources
+        if transfer.spread is not None:
+            uses, rows = resources.spread_uses(transfer.spread, sims)
+        else:
+            uses = [(resources.port(k, lane, sim), load) for sim in sims for (k, lane), load in transfer.ports.items()]
+            rows = resources.class_uses(transfer.uplinks, sims)
+        return Stretch(transfer.latency, transfer.size, transfer.limit, tuple(uses), tuple(rows), transfer.dims)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _message(self, sim: int, peer: int, size: int) -> Job:
+        resources, sizes = self.resources, self.resources.sizes
+        rank, other = int(self.true_of[sim]), int(resources.sim_of[peer])
+        if rank == peer:
+            raise InvalidInput("E-MESSAGE", f"rank {rank} sends to itself", "send to another rank")
+        way = route(self.fabric, rank, peer)
+        loads = [(k, lane, sim, load) for k, lane, load in way.out]
+        loads += [(k, lane, other, load * sizes[sim] / sizes[other]) for k, lane, load in way.into]
+        for k, lane, between, load in way.passed:
+            owner = int(resources.sim_of[between])
+            loads.append((k, lane, owner, load * sizes[sim] / sizes[owner]))
+        uses = tuple((resources.port(k, lane, owner), float(load)) for k, lane, owner, load in loads)
+        rows = tuple(
+            (lane, resources.class_row(k, owner), float(load))
+            for k, lane, owner, load in loads
+            if resources.has_uplinks(k)
+        )
+        stretch = Stretch(way.latency, float(size), np.inf, uses, rows, {way.dimension: 1.0})
+        return Job((sim,), (stretch,), f"a message to rank {peer}", peer=other)
+
+
+def _check_halving(plan: Plan) -> None:
+    for phase in plan.phases:
+        if phase.algorithm == layout.HALVING and phase.nodes & (phase.nodes - 1):
+            clash = f"halvingDoubling on {phase.nodes} ranks"
+            raise InvalidInput("E-HALVING", clash, "it needs a power of two (the reference never ends)")
+
+
+__all__ = ["IN", "Job", "JobTable", "Stretch"]

@@ -1,0 +1,192 @@
+"""The event loop's memory, filled from the tables; and reading it afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import layout as L
+from .build import Tables
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class Machine:
+    """Memory of a run and where its blocks are.
+
+    Attributes:
+        m, f: see :mod:`.layout`.
+        at: first address of each block. tables: what they were made from.
+    """
+
+    m: Int64
+    f: Float64
+    at: dict[str, int]
+    tables: Tables
+
+    def whole(self, block: str, cell: int) -> Int64:
+        """A cell of every record of a block, int64[records] (a copy)."""
+        return _column(self.m, self.at[block], RECORDS[block], self.count(block), cell).copy()
+
+    def real(self, block: str, cell: int) -> Float64:
+        """A cell of every record of a block, float64[records] (a copy)."""
+        return _column(self.f, self.at[block], RECORDS[block], self.count(block), cell).copy()
+
+    def count(self, block: str) -> int:
+        """Records of a block."""
+        return counts(self.tables)[block]
+
+
+RECORDS = {
+    "row": L.ROW_SIZE,
+    "slot": L.SLOT_SIZE,
+    "job": L.JOB_SIZE,
+    "stretch": L.STRETCH_SIZE,
+    "use": L.USE_SIZE,
+    "resource": L.RESOURCE_SIZE,
+    "channel": L.CHANNEL_SIZE,
+    "sim": L.SIM_SIZE,
+}
+
+
+def counts(tables: Tables) -> dict[str, int]:
+    """How many records there are of each kind."""
+    return {
+        "row": len(tables.kind),
+        "slot": len(tables.ready_ptr) - 1,
+        "job": len(tables.first),
+        "stretch": len(tables.latency),
+        "use": len(tables.use_load),
+        "resource": len(tables.capacity),
+        "channel": len(tables.send_ptr) - 1,
+        "sim": int(tables.sim[-1]) + 1,
+    }
+
+
+def make_machine(tables: Tables, waits: Int64) -> Machine:
+    """A machine at time 0 whose rows without dependencies are ready."""
+    number = counts(tables)
+    lists = {
+        "heap": number["slot"] + number["job"],
+        "stack": number["row"],
+        "touched": number["slot"],
+        "seeds": number["resource"],
+        "fresh": number["job"],
+        "flows": number["job"],
+        "pool": number["resource"],
+        "children": len(tables.child),
+        "ready": int(tables.ready_ptr[-1]),
+        "members": int(tables.member_ptr[-1]),
+        "sends": int(tables.send_ptr[-1]),
+        "receives": int(tables.receive_ptr[-1]),
+    }
+    at, end = {}, L.G_SIZE
+    for name, cells in {**{block: RECORDS[block] * n for block, n in number.items()}, **lists}.items():
+        at[name] = end
+        end += cells
+    machine = Machine(np.zeros(end, np.int64), np.zeros(end, np.float64), at, tables)
+    _globals(machine, number)
+    _rows(machine, waits)
+    _slots(machine)
+    _jobs(machine)
+    _flows(machine)
+    _ready(machine, waits)
+    return machine
+
+
+def _column(array: NDArray[Any], first: int, size: int, count: int, cell: int) -> NDArray[Any]:
+    return array[first : first + size * count].reshape(count, size)[:, cell]
+
+
+def _set(machine: Machine, block: str, cell: int, values: Any, real: bool = False) -> None:
+    array = machine.f if real else machine.m
+    _column(array, machine.at[block], RECORDS[block], machine.count(block), cell)[:] = values
+
+
+def _addresses(machine: Machine, block: str, numbers: Int64) -> Int64:
+    """Addresses of records by number; 0 for negative numbers."""
+    return np.where(numbers >= 0, machine.at[block] + numbers * RECORDS[block], 0)
+
+
+def _globals(machine: Machine, number: dict[str, int]) -> None:
+    m, at = machine.m, machine.at
+    for cell, name in (
+        (L.G_HEAP, "heap"),
+        (L.G_STACK, "stack"),
+        (L.G_TOUCHED, "touched"),
+        (L.G_SEEDS, "seeds"),
+        (L.G_FRESH, "fresh"),
+        (L.G_FLOWS, "flows"),
+        (L.G_POOL, "pool"),
+    ):
+        m[cell] = at[name]
+    m[L.G_LEFT] = number["row"]
+    m[L.G_MARK] = 1
+    m[L.G_FIRST_JOB] = at["job"]
+
+
+def _rows(machine: Machine, waits: Int64) -> None:
+    tables, at = machine.tables, machine.at
+    _set(machine, "row", L.KIND, tables.kind)
+    _set(machine, "row", L.SLOT, _addresses(machine, "slot", tables.slot))
+    _set(machine, "row", L.JOB, _addresses(machine, "job", tables.job))
+    _set(machine, "row", L.CHANNEL, _addresses(machine, "channel", tables.channel))
+    _set(machine, "row", L.AXIS, tables.axis)
+    _set(machine, "row", L.SIM, _addresses(machine, "sim", tables.sim))
+    _set(machine, "row", L.CHILD, at["children"] + tables.child_ptr[:-1])
+    _set(machine, "row", L.CHILD_END, at["children"] + tables.child_ptr[1:])
+    _set(machine, "row", L.WAITS, waits)
+    _set(machine, "row", L.DURATION, tables.time, real=True)
+    for cell in (L.START, L.BEGIN, L.END):
+        _set(machine, "row", cell, -1.0, real=True)
+    machine.m[at["children"] : at["children"] + len(tables.child)] = _addresses(machine, "row", tables.child)
+
+
+def _slots(machine: Machine) -> None:
+    tables, at = machine.tables, machine.at
+    _set(machine, "slot", L.POSITION, -1)
+    _set(machine, "slot", L.READY, at["ready"] + tables.ready_ptr[:-1])
+    _set(machine, "sim", L.ROWS_LEFT, np.bincount(tables.sim))
+    _set(machine, "sim", L.FINISH, -1.0, real=True)
+    _set(machine, "channel", L.SENDS, at["sends"] + tables.send_ptr[:-1])
+    _set(machine, "channel", L.RECEIVES, at["receives"] + tables.receive_ptr[:-1])
+
+
+def _jobs(machine: Machine) -> None:
+    tables = machine.tables
+    _set(machine, "job", L.POSITION, -1)
+    _set(machine, "job", L.FIRST, _addresses(machine, "stretch", tables.first))
+    _set(machine, "job", L.LAST, _addresses(machine, "stretch", tables.first + tables.stretches))
+    _set(machine, "job", L.NEED, tables.need)
+    _set(machine, "job", L.MEMBERS, machine.at["members"] + tables.member_ptr[:-1])
+
+
+def _flows(machine: Machine) -> None:
+    tables = machine.tables
+    _set(machine, "stretch", L.USES, _addresses(machine, "use", tables.use_ptr[:-1]))
+    _set(machine, "stretch", L.USES_END, _addresses(machine, "use", tables.use_ptr[1:]))
+    _set(machine, "stretch", L.TIGHTEST, _addresses(machine, "resource", tables.tightest))
+    _set(machine, "stretch", L.LATENCY, tables.latency, real=True)
+    _set(machine, "stretch", L.BYTES, tables.size, real=True)
+    _set(machine, "stretch", L.LIMIT, tables.limit, real=True)
+    _set(machine, "use", L.RESOURCE, _addresses(machine, "resource", tables.use_resource))
+    job_of = np.repeat(np.arange(len(tables.first)), tables.stretches)
+    _set(machine, "use", L.OWNER, _addresses(machine, "job", np.repeat(job_of, np.diff(tables.use_ptr))))
+    _set(machine, "use", L.LOAD, tables.use_load, real=True)
+    _set(machine, "resource", L.CAPACITY, tables.capacity, real=True)
+
+
+def _ready(machine: Machine, waits: Int64) -> None:
+    """Put the rows that wait for nothing in their slots; an ascending list is a heap."""
+    from .loop import make_ready
+
+    for row in _addresses(machine, "row", np.flatnonzero(waits == 0)).tolist():
+        make_ready(machine.m, machine.f, row)
+
+
+__all__ = ["Machine", "counts", "make_machine"]

@@ -1,0 +1,163 @@
+"""Max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
+
+All flows of a component grow together. When a resource is full, or a flow reaches its limit, the flows concerned keep
+their rate and the others grow on. A flow that loads a resource ``w`` times its rate (the members of a class below one
+uplink, say) takes ``w`` shares of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .jit import kernel
+from .layout import (
+    CAPACITY,
+    FIXED,
+    G_FLOWS,
+    G_MARK,
+    G_POOL,
+    HEAD,
+    LEFT,
+    LIMIT,
+    LOAD,
+    MARKED,
+    NEXT,
+    NEXT_BOTTLENECK,
+    NEXT_RATE,
+    OPEN,
+    OWNER,
+    RESOURCE,
+    SEEN,
+    STRETCH,
+    TIGHTEST,
+    USE_SIZE,
+    USERS,
+    USES,
+    USES_END,
+    WEIGHT,
+)
+
+TIE = 1.0 + 1e-12  # resources that fill up together
+
+
+@kernel
+def gather(m: Any, job: int, flows: int) -> int:
+    """Add the flows that share resources with ``job``, directly or through others. Returns how many there are."""
+    first = m[G_FLOWS]
+    m[job + MARKED] = m[G_MARK]
+    m[first + flows] = job
+    at = flows
+    flows += 1
+    while at < flows:
+        stretch = m[m[first + at] + STRETCH]
+        at += 1
+        for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+            resource = m[use + RESOURCE]
+            if m[resource + SEEN] == m[G_MARK] or m[resource + USERS] < 2:
+                continue
+            m[resource + SEEN] = m[G_MARK]
+            other = m[resource + HEAD]
+            while other != 0:
+                owner = m[other + OWNER]
+                if m[owner + MARKED] != m[G_MARK]:
+                    m[owner + MARKED] = m[G_MARK]
+                    m[first + flows] = owner
+                    flows += 1
+                other = m[other + NEXT]
+    return flows
+
+
+@kernel
+def fill(m: Any, f: Any, flows: int) -> None:
+    """NEXT_RATE and NEXT_BOTTLENECK of the first ``flows`` jobs of the component."""
+    pool = _open(m, f, flows)
+    left = flows
+    while left > 0:
+        level = _tightest_flow(m, f, flows)
+        full = 0
+        for k in range(pool):
+            resource = m[m[G_POOL] + k]
+            if m[resource + OPEN] > 0:
+                share = f[resource + LEFT] / f[resource + WEIGHT]
+                if share < level:
+                    level = share
+                    full = resource
+        if full == 0:
+            left -= _fix_limited(m, f, flows, level)
+        else:
+            for k in range(pool):
+                resource = m[m[G_POOL] + k]
+                if m[resource + OPEN] > 0 and f[resource + LEFT] <= level * TIE * f[resource + WEIGHT]:
+                    left -= _fix_users(m, f, resource, level)
+
+
+@kernel
+def _open(m: Any, f: Any, flows: int) -> int:
+    """Make the resources that several flows of the component share ready. Returns how many there are."""
+    pool = 0
+    for k in range(flows):
+        job = m[m[G_FLOWS] + k]
+        m[job + FIXED] = 0
+        stretch = m[job + STRETCH]
+        for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+            resource = m[use + RESOURCE]
+            if m[resource + USERS] < 2:
+                continue
+            if m[resource + SEEN] != -m[G_MARK]:
+                m[resource + SEEN] = -m[G_MARK]
+                m[m[G_POOL] + pool] = resource
+                pool += 1
+                f[resource + LEFT] = f[resource + CAPACITY]
+                f[resource + WEIGHT] = 0.0
+                m[resource + OPEN] = 0
+            f[resource + WEIGHT] += f[use + LOAD]
+            m[resource + OPEN] += 1
+    return pool
+
+
+@kernel
+def _tightest_flow(m: Any, f: Any, flows: int) -> float:
+    level = 1e300
+    for k in range(flows):
+        job = m[m[G_FLOWS] + k]
+        if m[job + FIXED] == 0:
+            level = min(level, f[m[job + STRETCH] + LIMIT])
+    return level
+
+
+@kernel
+def _fix_limited(m: Any, f: Any, flows: int, level: float) -> int:
+    fixed = 0
+    for k in range(flows):
+        job = m[m[G_FLOWS] + k]
+        stretch = m[job + STRETCH]
+        if m[job + FIXED] == 0 and f[stretch + LIMIT] <= level * TIE:
+            _fix(m, f, job, f[stretch + LIMIT], m[stretch + TIGHTEST])
+            fixed += 1
+    return fixed
+
+
+@kernel
+def _fix_users(m: Any, f: Any, resource: int, level: float) -> int:
+    fixed = 0
+    use = m[resource + HEAD]
+    while use != 0:
+        job = m[use + OWNER]
+        if m[job + FIXED] == 0:
+            _fix(m, f, job, level, resource)
+            fixed += 1
+        use = m[use + NEXT]
+    return fixed
+
+
+@kernel
+def _fix(m: Any, f: Any, job: int, rate: float, bottleneck: int) -> None:
+    m[job + FIXED] = 1
+    m[job + NEXT_BOTTLENECK] = bottleneck
+    f[job + NEXT_RATE] = rate
+    stretch = m[job + STRETCH]
+    for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+        resource = m[use + RESOURCE]
+        f[resource + LEFT] = max(0.0, f[resource + LEFT] - rate * f[use + LOAD])
+        f[resource + WEIGHT] -= f[use + LOAD]
+        m[resource + OPEN] -= 1

@@ -1,0 +1,174 @@
+"""The resources that flows share, folded: a port stands for the ports of a class, an uplink for those of like units.
+
+Every simulated rank (class) has one resource for each port it uses; all its members' ports carry the same. Units of a
+tier that hold the same number of members of every class (and send as much for every group) carry the same too and are
+one resource; a building with other stages is another. A resource that another one always limits first takes no part in
+sharing: an uplink without oversubscription, or a tier as wide as the one below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .fabric import Fabric, Level
+from .flows import IN, OUT, Lane, Loads
+from .groups import Spread
+
+Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+PORT, UPLINK = 0, 1
+Row = tuple[int, int]  # level, number of the row in its table
+Use = tuple[int, float]  # resource, load for one byte that a member sends
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A port of a class, or an uplink of a kind of units.
+
+    Attributes:
+        kind: PORT or UPLINK. level, lane: where. owner: class, or kind of units of that level.
+        capacity: bytes per ns. count: how many of them there are in the world. sharing: it can be a bottleneck.
+    """
+
+    kind: int
+    level: int
+    lane: Lane
+    owner: int
+    capacity: float
+    count: int
+    sharing: bool
+
+
+@dataclass
+class Resources:
+    """Numbers of resources, given out as flows name them; uplinks when all rows are known (:meth:`close`).
+
+    ``sim_of`` int64[npus]: class of each rank.
+    """
+
+    fabric: Fabric
+    sim_of: Int64
+    sizes: Int64
+    found: list[Resource] = field(default_factory=list)
+    _ports: dict[tuple[int, Lane, int], int] = field(default_factory=dict)
+    _rows: dict[int, list[Float64]] = field(default_factory=dict)
+    _class_rows: dict[int, Float64] = field(default_factory=dict)
+    _kind_of: dict[int, tuple[Int64, Int64]] = field(default_factory=dict)
+    _uplinks: dict[tuple[int, Lane, int], int] = field(default_factory=dict)
+    _uses: dict[tuple[int, Lane, int], list[Use]] = field(default_factory=dict)
+
+    def port(self, k: int, lane: Lane, sim: int) -> int:
+        """The resource of a port of class ``sim``."""
+        key = (k, lane, sim)
+        number = self._ports.get(key)
+        if number is None:
+            level = self.fabric.levels[k]
+            capacity = level.uplink if level.unit == 1 else level.port
+            number = self._ports[key] = len(self.found)
+            sharing = port_shares(self.fabric, k)
+            self.found.append(Resource(PORT, k, lane, sim, capacity, int(self.sizes[sim]), sharing))
+        return number
+
+    def has_uplinks(self, k: int) -> bool:
+        """True for tiers above the GPU."""
+        return self.fabric.tiered and self.fabric.levels[k].unit > 1
+
+    def class_row(self, k: int, sim: int) -> Row:
+        """The row of a level that counts the members of a class in each unit."""
+        return k, sim
+
+    def add_row(self, k: int, loads: Float64) -> Row:
+        """A row of a level with loads of its own, float64[units]."""
+        rows = self._rows.setdefault(k, [])
+        rows.append(loads)
+        return k, len(self.sizes) + len(rows) - 1
+
+    def spread_uses(self, spread: Spread, sims: Iterable[int]) -> tuple[list[Use], list[tuple[Lane, Row, float]]]:
+        """Ports and uplink rows of loads counted rank by rank; of a class its busiest member counts."""
+        ports: list[Use] = []
+        wanted = list(sims)
+        for (k, lane), load in spread.ports.items():
+            busiest = np.zeros(len(self.sizes))
+            np.maximum.at(busiest, self.sim_of, load)
+            ports += [(self.port(k, lane, sim), float(busiest[sim])) for sim in wanted if busiest[sim] > 0]
+        rows = [(lane, self.add_row(k, load), 1.0) for (k, lane), load in spread.uplinks.items()]
+        return ports, rows
+
+    def class_uses(self, loads: Loads, sims: Iterable[int]) -> list[tuple[Lane, Row, float]]:
+        """Uplink rows of loads that every member of some classes puts on the units above it."""
+        return [
+            (lane, self.class_row(k, sim), load)
+            for sim in sims
+            for (k, lane), load in loads.items()
+            if self.has_uplinks(k)
+        ]
+
+    def uplink_uses(self, rows: Iterable[tuple[Lane, Row, float]]) -> list[Use]:
+        """Uplinks that rows load; call it when every row has been added."""
+        total: dict[int, float] = {}
+        for lane, (k, row), factor in rows:
+            for resource, load in self._row_uses(k, lane, row):
+                total[resource] = total.get(resource, 0.0) + load * factor
+        return list(total.items())
+
+    def _row_uses(self, k: int, lane: Lane, row: int) -> list[Use]:
+        key = (k, lane, row)
+        if key not in self._uses:
+            first, count = self._kinds(k)
+            loads = (self._counts(k)[row] if row < len(self.sizes) else self._rows[k][row - len(self.sizes)])[first]
+            kinds = np.flatnonzero(loads)
+            self._uses[key] = [
+                (self._uplink(k, lane, int(kind), int(count[kind])), float(loads[kind])) for kind in kinds
+            ]
+        return self._uses[key]
+
+    def _counts(self, k: int) -> Float64:
+        """Members of each class in each unit of the level below, float64[classes, units]."""
+        if k not in self._class_rows:
+            unit = self.fabric.levels[k].unit
+            units = self.fabric.npus // unit
+            cells = self.sim_of * units + np.arange(self.fabric.npus) // unit
+            counts = np.bincount(cells, minlength=len(self.sizes) * units).reshape(len(self.sizes), units)
+            self._class_rows[k] = counts.astype(np.float64)
+        return self._class_rows[k]
+
+    def _kinds(self, k: int) -> tuple[Int64, Int64]:
+        """First unit and number of units of each kind: units whose columns over all rows are equal."""
+        if k not in self._kind_of:
+            counts = self._counts(k)
+            random = np.random.default_rng(1).integers(1, 1 << 62, len(counts) + len(self._rows.get(k, ())), np.int64)
+            mixed = random[: len(counts)].view(np.uint64) @ counts.astype(np.uint64)
+            for factor, row in zip(random[len(counts) :].view(np.uint64), self._rows.get(k, ()), strict=True):
+                mixed += np.ascontiguousarray(row).view(np.uint64) * factor
+            _, first, number = np.unique(mixed, return_index=True, return_counts=True)
+            self._kind_of[k] = first.astype(np.int64), number.astype(np.int64)
+        return self._kind_of[k]
+
+    def _uplink(self, k: int, lane: Lane, kind: int, count: int) -> int:
+        key = (k, lane, kind)
+        if key not in self._uplinks:
+            self._uplinks[key] = len(self.found)
+            sharing = uplink_shares(self.fabric, k)
+            self.found.append(Resource(UPLINK, k, lane, kind, self.fabric.levels[k].uplink, count, sharing))
+        return self._uplinks[key]
+
+
+def port_shares(fabric: Fabric, k: int) -> bool:
+    """Whether the ports of a level can limit what the ports of the levels passed before it let through."""
+    below = [fabric.levels[j].port for j in fabric.chain(k)[:-1]]
+    return not below or fabric.levels[k].port < min(below) or fabric.levels[k].topology != "Switch"
+
+
+def uplink_shares(fabric: Fabric, k: int) -> bool:
+    """Whether the uplinks of a level can limit what ports and uplinks passed before them let through."""
+    own = fabric.levels[k].port / fabric.levels[k].oversubscription
+    before: list[Level] = [fabric.levels[j] for j in fabric.chain(k)]
+    inner = [level.port for level in before] + [lv.port / lv.oversubscription for lv in before[:-1] if lv.unit > 1]
+    return own < min(inner)
+
+
+__all__ = ["IN", "OUT", "PORT", "UPLINK", "Resource", "Resources", "Row", "Use"]

@@ -1,0 +1,101 @@
+"""How each tier was used: bytes, how busy its ports and uplinks were, and what held transfers up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .build import Built
+from .flows import IN
+from .resources import PORT, UPLINK
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TierUse:
+    """Use of a tier in one iteration.
+
+    Attributes:
+        name: of the tier (``dim<k>`` of a plain network).
+        sent_bytes: bytes that a GPU sends to GPUs whose lowest common tier this is, on average.
+        cut_bytes: bytes in all that leave units of the tier below through this tier (those that go further out
+            included); ``cut_bytes_max``: of the unit that sends most.
+        port_busy: share of the time that a GPU's port into the tier is full, on average; ``port_busy_max``: of the
+            busiest.
+        uplink_busy, uplink_busy_max: the same of the units' uplinks; 0 where there are none (ports of single GPUs).
+        limited_ns: ns that transfers, summed over classes, went at the rate that this tier's ports or uplinks allowed.
+        bottleneck: ``uplink``, ``port`` or ``none``: which of them limited transfers longer.
+    """
+
+    name: str
+    sent_bytes: float
+    cut_bytes: float
+    cut_bytes_max: float
+    port_busy: float
+    port_busy_max: float
+    uplink_busy: float
+    uplink_busy_max: float
+    limited_ns: float
+    bottleneck: str
+
+
+def sent_per_dimension(built: Built, ran: Float64) -> list[float]:
+    """Bytes that a rank sends on each network dimension, on average. ``ran``: executions of each job."""
+    total = np.zeros(len(built.fabric.shape))
+    sizes = built.resources.sizes
+    for job, times in zip(built.jobs, ran.tolist(), strict=True):
+        members = sum(int(sizes[sim]) for sim in job.sims)
+        for stretch in job.stretches:
+            for d, share in stretch.dims.items():
+                total[d] += times * members * stretch.size * share
+    return [float(count) for count in total / built.fabric.npus]
+
+
+def carried(built: Built, ran: Float64) -> Float64:
+    """Bytes through each resource, float64[resources]."""
+    total = np.zeros(len(built.resources.found))
+    k = 0
+    for job, times in zip(built.jobs, ran.tolist(), strict=True):
+        for stretch in job.stretches:
+            for resource, load in built.uses[k]:
+                total[resource] += times * stretch.size * load
+            k += 1
+    return total
+
+
+def tier_uses(built: Built, ran: Float64, limited: Float64, iteration: float) -> tuple[TierUse, ...]:
+    """Use of every level. ``limited``: ns for which each resource set a rate."""
+    found = built.resources.found
+    bytes_through = carried(built, ran)
+    sent = sent_per_dimension(built, ran)
+    busy = [moved / resource.capacity / iteration for moved, resource in zip(bytes_through, found, strict=True)]
+    uses = []
+    for k, level in enumerate(built.fabric.levels):
+        own = [r for r, resource in enumerate(found) if resource.level == k and resource.lane != IN]
+        ports = [r for r in own if found[r].kind == PORT]
+        uplinks = [r for r in own if found[r].kind == UPLINK]
+        units = built.fabric.npus // level.unit
+        lanes = len({found[r].lane for r in own}) or 1
+        cut = uplinks if built.resources.has_uplinks(k) else ports
+        held = {
+            kind: sum(limited[r] for r, resource in enumerate(found) if resource.level == k and resource.kind == kind)
+            for kind in (PORT, UPLINK)
+        }
+        uses.append(
+            TierUse(
+                name=level.name,
+                sent_bytes=sum(sent[d] for d in level.dims),
+                cut_bytes=float(sum(bytes_through[r] * found[r].count for r in cut)),
+                cut_bytes_max=float(max((bytes_through[r] for r in cut), default=0.0)),
+                port_busy=sum(busy[r] * found[r].count for r in ports) / built.fabric.npus / lanes,
+                port_busy_max=max((busy[r] for r in ports), default=0.0),
+                uplink_busy=sum(busy[r] * found[r].count for r in uplinks) / units / lanes,
+                uplink_busy_max=max((busy[r] for r in uplinks), default=0.0),
+                limited_ns=float(held[PORT] + held[UPLINK]),
+                bottleneck="none" if not any(held.values()) else "port" if held[PORT] >= held[UPLINK] else "uplink",
+            )
+        )
+    return tuple(uses)

@@ -1,0 +1,145 @@
+"""Simulating a workload on a configuration."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ..errors import Deadlock, InvalidInput
+from .assemble import Assembly, assemble
+from .kernel.jit import compile_kernel, is_compiled
+from .kernel.loop import BROKEN, NEEDS, PAUSED
+from .outcome import Outcome, collect
+from .population import Population
+from .settings import Config, Options
+from .signature import Composer
+from .waiting import explain
+from .workload import Workload
+
+MODELS = ("unaware", "aware")
+CHUNKWISE = 3_000  # messages up to which every message is simulated, in the order of the reference's events
+COMPILE_FROM = 15_000  # nodes and messages from which reading the compiled kernel pays
+_done = {"work": 0}
+
+
+def simulate(
+    workload: Workload,
+    config: Config,
+    model: str = "unaware",
+    queues_per_dim: int = 1,
+    injection_scale: float = 1.0,
+    rendezvous: bool = False,
+    comm_scale: float = 1.0,
+    compute_scale: float = 1.0,
+    time_limit: float | None = None,
+    timeline: bool = False,
+    detail: str = "auto",
+) -> Outcome:
+    """Simulate; a problem of the input is an outcome with status ``invalid``, not an exception.
+
+    Args:
+        model: ``unaware`` or ``aware``, as ASTRA-sim's analytical backends.
+        queues_per_dim, injection_scale, rendezvous: as on the reference's command line. comm_scale, compute_scale:
+        accepted
+            and without effect, as there.
+        time_limit: seconds. timeline: keep every operator's interval.
+        detail: ``composed`` times collectives as wholes, ``chunks`` simulates every message, ``auto`` chooses: both
+        give
+            the same cycles, save where events of one rank coincide to the nanosecond.
+    """
+    del comm_scale, compute_scale
+    begun = time.perf_counter()
+    options = Options(queues_per_dim, injection_scale, rendezvous)
+    try:
+        outcome = _simulate(workload, config, options, model, detail, time_limit, timeline)
+    except InvalidInput as error:
+        outcome = Outcome("invalid", str(error))
+    except Deadlock as error:
+        outcome = Outcome("deadlock", str(error))
+    outcome.model = model
+    outcome.wall_s = time.perf_counter() - begun
+    return outcome
+
+
+def _simulate(
+    workload: Workload,
+    config: Config,
+    options: Options,
+    model: str,
+    detail: str,
+    time_limit: float | None,
+    timeline: bool,
+) -> Outcome:
+    if model not in MODELS:
+        raise InvalidInput("E-MODEL", f"network model {model!r}", f"choose one of {', '.join(MODELS)}")
+    if options.queues_per_dim < 1:
+        raise InvalidInput("E-QUEUES", f"{options.queues_per_dim} queues a dimension", "give at least 1")
+    if model == "aware" and config.network.dimensions != 1:
+        clash = f"the congestion-aware model has 1 dimension, the network file {config.network.dimensions}"
+        raise InvalidInput("E-MODEL", clash, "use the unaware model, or one dimension")
+    if workload.npus < config.npus or (workload.folded and workload.npus != config.npus):
+        clash = f"{config.npus} NPUs in the network file, {workload.npus} ranks in the workload"
+        raise InvalidInput("E-WORLD", clash, "change npus_count or the workload")
+    population = population_of(workload, config)
+    names = [workload.files[k] for k in range(len(population.true_of))]
+    chunks = model == "aware" or detail == "chunks"
+    assembly = assemble(population, config, options, not chunks, model == "aware", names)
+    if not chunks and detail == "auto" and not workload.folded and estimate(assembly) <= CHUNKWISE:
+        assembly = assemble(population, config, options, False, False, names)
+        chunks = True
+    _done["work"] += int(assembly.machine.first_node[-1]) + (estimate(assembly) if chunks else 0)
+    if not is_compiled() and _done["work"] > COMPILE_FROM:
+        compile_kernel()
+        assembly = assemble(population, config, options, not chunks, model == "aware", names)
+    status = execute(assembly, Composer(config, options), time_limit)
+    outcome = collect(assembly, status, timeline)
+    if status != "ok":
+        outcome.message = explain(assembly, status, time_limit)
+    return outcome
+
+
+def population_of(workload: Workload, config: Config) -> Population:
+    """The simulated ranks of a workload: every rank of the network, or a representative a class."""
+    if workload.folded:
+        return Population(
+            workload.programs, workload.program, workload.representative, workload.sim_of, workload.family
+        )
+    everyone = np.arange(config.npus)
+    return Population(workload.programs, workload.program[: config.npus], everyone, everyone)
+
+
+def estimate(assembly: Assembly) -> int:
+    """Messages of a chunk-wise simulation."""
+    total = 0
+    for sim, k in enumerate(assembly.population.program.tolist()):
+        program = assembly.population.programs[k]
+        counts = np.bincount(program.call[program.call >= 0], minlength=len(program.calls))
+        for number, count in enumerate(counts.tolist()):
+            plan = assembly.signatures[assembly.call_of[(sim, number)][0]].plan
+            total += count * plan.chunks * sum(phase.steps or 2 for phase in plan.phases)
+    return total
+
+
+def execute(assembly: Assembly, composer: Composer, time_limit: float | None) -> str:
+    """Run to the end: ok, deadlock or timeout.
+
+    Raises:
+        InvalidInput: E-MESSAGE.
+    """
+    machine = assembly.machine
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    budget = 1 << 62 if deadline is None else 200_000 if is_compiled() else 2_000
+    machine.start()
+    while True:
+        why = machine.run(budget)
+        if why == BROKEN:
+            raise machine.complain()
+        if why == NEEDS:
+            composer.settle(assembly)
+            machine.settle()
+        elif why != PAUSED:
+            break
+        if deadline is not None and time.monotonic() > deadline:
+            return "timeout"
+    return "deadlock" if machine.unfinished() else "ok"
