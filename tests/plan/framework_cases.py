@@ -109,6 +109,7 @@ def launches(draw: st.DrawFn, of_models: st.SearchStrategy[Model], own: dict[str
         global_batch=plan.dp * plan.micro_batch * rounds * max(plan.pp, 1),
         precision=draw(own.get("precision", st.sampled_from(["bf16", "fp16", "fp8", "fp32"]))),
         optimizer=draw(own.get("optimizer", st.sampled_from(["adam", "sgd"]))),
+        expert_imbalance=draw(st.sampled_from([1.0, 1.25])),
     )
     launch = Launch(model, training, plan, draw(st.sampled_from([n for n in (1, 2, 4) if plan.world % n == 0])))
     assume(ranks % (plan.etp * plan.ep) == 0 and feasible(launch))
@@ -178,7 +179,9 @@ def torchtitan_launches(draw: st.DrawFn) -> Launch:
         **drawn,
     )
     rounds = draw(st.sampled_from([1, 2])) * (2 * pp if pp > 1 else 1)
-    training = Training(1024, plan.dp * plan.micro_batch * rounds, draw(own["precision"]))
+    training = Training(
+        1024, plan.dp * plan.micro_batch * rounds, draw(own["precision"]), "adam", draw(st.sampled_from([1.0, 1.25]))
+    )
     launch = Launch(model, training, plan, math.gcd(8, plan.world))
     assume(plan.tp * plan.cp * plan.dp % (plan.etp * plan.ep) == 0 and feasible(launch))
     return launch

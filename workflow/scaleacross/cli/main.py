@@ -26,6 +26,7 @@ COMMANDS = {
     "report": "write report.html",
     "verdict": "fail when more points failed than the study allows",
     "show": "print a study's winner, its speedups and the report's path",
+    "plan": "show a plan, print it as Megatron-LM or torchtitan settings, or read it from them",
     "twin": "write a point scaled down to 64-256 NPUs as a complete ASTRA-sim input folder",
     "sim": "simulate ASTRA-sim inputs: the flags and the output of its analytical binary",
     "check": "check any set of ASTRA-sim inputs before a run",

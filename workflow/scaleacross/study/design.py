@@ -151,6 +151,14 @@ class Designer:
             raise config
         return config
 
+    def check_constraints(self, values: Mapping[str, Any]) -> None:
+        """Raise Infeasible E-CONSTRAINT where the study excludes a point of these values."""
+        _check(self.own_constraints, values)
+        if self.constraints:
+            setting = self.setting(values)
+            parallelism = parallelism_of(values, setting.cluster.gpus)
+            _check(self.constraints, {**derived_names(setting, parallelism), **values})
+
     def row(self, point: Point, designed: Designed) -> tuple[dict[str, Any], Infeasible | None]:
         """The row of a point and, where it is infeasible, the reason; a feasible one is entered into ``designed``."""
         row: dict[str, Any] = {"point_id": point.point_id, "status": "feasible", "reason": "", **point.values}

@@ -14,6 +14,8 @@ from ..rules import micro_batches
 
 ORDERS = (("tp", "cp", "pp", "dp"), ("tp", "cp", "dp", "pp"))
 DEFAULTS = Parallelism()
+#: What a study assumes of the work itself, which no framework is told: name -> default.
+ASSUMED = {"expert_imbalance": 1.0}
 _REMARK = re.compile(r"^# (?P<key>model|scaleacross): (?P<text>.*)$", re.MULTILINE)
 
 
@@ -46,7 +48,10 @@ def canonical(launch: Launch) -> Launch:
     Such are the place in ``order`` of an axis of degree 1, ``cp_method`` at cp 1, the data sharding of a single data
     rank, the size of an expert's tensor-parallel group without experts, and sizes of a model that another overrides.
     """
-    return replace(launch, model=_canonical_model(launch.model), parallelism=_canonical_plan(launch))
+    training = launch.training
+    if launch.model.moe is None:
+        training = replace(training, expert_imbalance=ASSUMED["expert_imbalance"])
+    return replace(launch, model=_canonical_model(launch.model), training=training, parallelism=_canonical_plan(launch))
 
 
 def cannot(framework: str, what: str, fix: str) -> Infeasible:
@@ -75,6 +80,9 @@ def remarks(launch: Launch, names: Sequence[str]) -> list[str]:
         value = getattr(launch.parallelism, name)
         if value != getattr(DEFAULTS, name):
             own.append(f"{name}={','.join(value) if isinstance(value, tuple) else value}")
+    for name, default in ASSUMED.items():
+        if getattr(launch.training, name) != default:
+            own.append(f"{name}={getattr(launch.training, name)!r}")
     return lines + ([f"# scaleacross: {' '.join(own)}"] if own else [])
 
 
@@ -87,6 +95,13 @@ def read_remarks(text: str, names: Sequence[str]) -> tuple[str | None, dict[str,
         if name in names:
             knobs[name] = _value(name, value)
     return found.get("model"), knobs
+
+
+def assumptions(text: str) -> dict[str, Any]:
+    """Values of ``ASSUMED`` in the comments of ``remarks``, defaults for those that are absent."""
+    found = {match["key"]: match["text"] for match in _REMARK.finditer(text)}
+    parts = dict(part.partition("=")[::2] for part in found.get("scaleacross", "").split())
+    return {name: float(parts.get(name, default)) for name, default in ASSUMED.items()}
 
 
 def plan_of(values: Mapping[str, Any], gpus: int) -> Parallelism:

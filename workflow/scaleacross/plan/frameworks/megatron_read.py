@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,7 +10,7 @@ from pydantic import ValidationError
 from ...errors import Infeasible, InvalidInput
 from ...model import Mla, Model, Moe
 from ..degrees import Parallelism, Training
-from .launch import Launch, Reading, canonical, canonical_experts, plan_of, read_remarks
+from .launch import Launch, Reading, assumptions, canonical, canonical_experts, plan_of, read_remarks
 from .megatron import DP_LAST, NAME, PP_LAST, STRATEGIES, WITHOUT_FLAG, bucket_elements, bucket_flag
 from .megatron_args import Flags
 from .megatron_text import read_layout, read_pattern
@@ -40,7 +41,7 @@ def read(text: str, gpus: int | None = None) -> Reading:
         where = ".".join(map(str, detail["loc"]))
         raise InvalidInput("E-MODEL", f"the flags make no model: {where} {detail['msg']}", "mend its flags") from None
     plan = _plan(flags, model, gpus, layout, knobs)
-    training = _training(flags, plan)
+    training = replace(_training(flags, plan), **assumptions(text))
     plan, notes = _bucket(flags, model, plan)
     _check_micro_batches(Launch(model, training, plan))
     if flags.passed_over:

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import InvalidInput, did_you_mean
 from ...model import Model
 from ..degrees import Training
-from .launch import Launch, Reading, canonical, plan_of, read_remarks
+from .launch import Launch, Reading, assumptions, canonical, plan_of, read_remarks
 from .torchtitan import CP_METHODS, NAME, ORDER, SCHEDULES, WITHOUT_KEY, check, modules
 from .torchtitan_models import FLAVORS
 
@@ -90,6 +90,7 @@ def read(text: str, gpus: int | None = None) -> Reading:
             global_batch=batch if batch > 0 else training["local_batch_size"] * dp,
             precision=_precision(content, training),
             optimizer=_optimizer(content),
+            **assumptions(text),
         ),
         plan_of(values, gpus),
         min(8, gpus),
