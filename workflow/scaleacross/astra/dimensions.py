@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from ..cluster import Cluster
+from ..cluster.transport import effective, uplink_efficiency
 from ..errors import InvalidInput
 from ..plan.gray import gray_digits, pipeline_shares
 from ..units import gib_per_second, nanoseconds
@@ -44,8 +45,8 @@ class AstraDim:
         bandwidth: GiB/s (2^30) of a port, after oversubscription.
         latency: ns of one hop.
         tier, axis, share: as placed.
-        port: bytes/s of a port before oversubscription.
-        one_way: seconds between two GPUs whose lowest common tier is this one.
+        port: bytes/s of payload through a port before oversubscription, after its transport.
+        one_way: seconds between two GPUs whose lowest common tier is this one, its transport's repairs included.
         oversubscription: largest ratio of the tiers crossed.
     """
 
@@ -71,13 +72,47 @@ def effective_bandwidth(port: float, oversubscription: float, share: float) -> f
     return port * min(1.0, 1.0 / (oversubscription * share))
 
 
+@dataclass(frozen=True)
+class SimulatedTier:
+    """A tier as ``x-scaleacross`` states it: what the transport leaves of the port and of the uplinks.
+
+    Attributes:
+        name, size, topology: of the tier.
+        bandwidth: bytes/s of payload through a port alone.
+        latency: seconds one way, repairs included.
+        oversubscription: such that a unit's uplink, members * bandwidth / oversubscription, carries the payload that it
+            does when all members send: after what repairs and parity take of it and what hashing leaves unused. 1 where
+            windows keep the members below it.
+    """
+
+    name: str
+    size: int
+    bandwidth: float
+    latency: float
+    oversubscription: float
+    topology: str
+
+
+def simulated_tiers(cluster: Cluster) -> tuple[SimulatedTier, ...]:
+    """The tiers, innermost first, after their transports."""
+    found, unit = [], 1
+    for tier in cluster.tiers:
+        usable = effective(tier)
+        crowded = tier.bandwidth * min(1.0, uplink_efficiency(tier, unit) / tier.oversubscription)
+        ratio = max(1.0, usable.bandwidth / effective(tier, rate=crowded).bandwidth)
+        found.append(SimulatedTier(tier.name, tier.size, usable.bandwidth, usable.latency, ratio, tier.topology))
+        unit *= tier.size
+    return tuple(found)
+
+
 def astra_dimensions(dims: Sequence[DimLike], cluster: Cluster) -> tuple[AstraDim, ...]:
     """The columns of ``network.yml`` for placed dimensions, innermost first.
 
     *Bandwidth*: of the tier's port, cut by each uplink on the way up to the tier (a message between buildings passes
     the zones' uplinks too) as far as its unit's GPUs send through it at once, see :func:`effective_bandwidth`. Only
-    the
-    traffic along the dimension itself is counted: what else uses an uplink at the same time, ASTRA-sim can't say.
+    the traffic along the dimension itself is counted: what else uses an uplink at the same time, ASTRA-sim can't say.
+    A tier's transport then decides what loss, distance and windows leave of that rate, and hashing what an uplink of
+    several paths carries (:mod:`scaleacross.cluster.transport`).
 
     *Latency*: a tier states one way, GPU to GPU. The backend charges hops: two for a Switch (so a hop is half of it),
     one for FullyConnected, and on a Ring one for each step between neighbours.
@@ -110,21 +145,23 @@ def _astra_dimension(dim: DimLike, cluster: Cluster, shares: Sequence[float]) ->
     """One column; ``shares[t]`` is the share of a unit below tier t that sends across the dimension at once."""
     index = cluster.tier_index(dim.tier)
     tier = cluster.tiers[index]
-    ratios = [crossed.oversubscription for crossed in cluster.tiers[: index + 1]]
-    bandwidth = min(
-        effective_bandwidth(tier.bandwidth, ratio, share) for ratio, share in zip(ratios, shares, strict=True)
-    )
+    wire, unit = tier.bandwidth, 1
+    for crossed, share in zip(cluster.tiers[: index + 1], shares, strict=True):
+        ratio = crossed.oversubscription / uplink_efficiency(crossed, share * unit)
+        wire = min(wire, effective_bandwidth(tier.bandwidth, ratio, share))
+        unit *= crossed.size
+    alone = effective(tier)
     return AstraDim(
         topology=tier.topology,
         size=dim.size,
-        bandwidth=gib_per_second(bandwidth),
-        latency=nanoseconds(tier.latency / HOPS[tier.topology]),
+        bandwidth=gib_per_second(effective(tier, rate=wire).bandwidth),
+        latency=nanoseconds(alone.latency / HOPS[tier.topology]),
         tier=dim.tier,
         axis=dim.axis,
         share=dim.share,
-        port=tier.bandwidth,
-        one_way=tier.latency,
-        oversubscription=max(ratios),
+        port=alone.bandwidth,
+        one_way=alone.latency,
+        oversubscription=max(crossed.oversubscription for crossed in cluster.tiers[: index + 1]),
     )
 
 

@@ -19,7 +19,7 @@ from ..errors import InvalidInput
 from ..files import short_hash, write_atomic
 from ..schema import parse_yaml
 from .config_files import load_groups, load_memory, load_network, load_system
-from .dimensions import AstraDim, DimLike, astra_dimensions
+from .dimensions import AstraDim, DimLike, astra_dimensions, simulated_tiers
 from .settings import SETTING_NAMES, Implementations, implementations, read_settings
 
 NETWORK, SYSTEM, MEMORY, GROUPS = "network.yml", "system.json", "memory.json", "comm_groups.json"
@@ -30,7 +30,7 @@ _READERS: Mapping[str, Callable[[Path], object]] = {
     MEMORY: load_memory,
     GROUPS: load_groups,
 }
-_OWN_NAMES = frozenset({"dims", "settings", "implementations", "endpoint_delay_ns", "peak_flops"})
+_OWN_NAMES = frozenset({"dims", "tiers", "settings", "implementations", "endpoint_delay_ns", "peak_flops"})
 _ROUNDING = 1e-6  # relative; a template may print fewer digits than a float has, not other numbers
 
 
@@ -61,7 +61,8 @@ def render_config(
 ) -> dict[str, str]:
     """The text of each configuration file, by file name; ``comm_groups.json`` only where there are groups.
 
-    Templates see ``dims`` (:class:`AstraDim`), ``cluster``, ``accelerator``, ``settings``, ``implementations``,
+    Templates see ``dims`` (:class:`AstraDim`), ``tiers`` (:class:`SimulatedTier`), ``cluster``, ``accelerator``,
+    ``settings``, ``implementations``,
     ``endpoint_delay_ns``, ``peak_flops`` and every value of the point (``cluster`` and ``accelerator`` are the objects,
     whatever the point says under these names), and the filters ``ns``, ``gib_per_s``, ``gb_per_s``, ``tflops``.
 
@@ -92,6 +93,7 @@ def render_config(
         "cluster": cluster,
         "accelerator": accelerator,
         "dims": columns,
+        "tiers": simulated_tiers(cluster),
         "settings": settings,
         "implementations": chosen,
         "endpoint_delay_ns": settings.endpoint_delay_ns,

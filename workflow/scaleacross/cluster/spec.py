@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from ..errors import InvalidInput, did_you_mean
 from ..schema import parse_yaml, quantity, validate
 from .template import render
+from .transport import IDEAL, Number, Transport, TransportFile, find_transport
 
 Topology = Literal["Switch", "Ring", "FullyConnected"]
 
@@ -59,6 +60,9 @@ class Tier:
         oversubscription: port bandwidth of the units below over the capacity that joins them, >= 1 (1:2.8 is 2.8).
         topology: of ASTRA-sim's dimension(s) for this tier.
         distance: metres of fibre between two units, 0 where latency says it all.
+        loss: probability that a packet between two such GPUs is lost.
+        paths: equal-cost paths of a unit's uplink, 0 where traffic is taken as perfectly spread.
+        transport: of connections between two such GPUs; None is ideal: bandwidth and latency are those stated.
         notes: where the numbers come from.
     """
 
@@ -70,6 +74,9 @@ class Tier:
     topology: Topology = "Switch"
     distance: float = 0.0
     notes: tuple[Note, ...] = ()
+    loss: float = 0.0
+    paths: int = 0
+    transport: Transport | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +155,9 @@ def _parse(text: str, where: str) -> Cluster:
     return Cluster(
         name=file.name,
         accelerator=file.accelerator,
-        tiers=tuple(tier.read(where) for tier in file.tiers),
+        tiers=tuple(tier.read(where, file.transports) for tier in file.tiers),
         description=" ".join(file.description.split()),
-        notes=_notes("", {"accelerator": file.accelerator}, file.source, where),
+        notes=_notes("", {"accelerator": file.accelerator}, file.source, where) + _transport_notes(file, where),
     )
 
 
@@ -181,6 +188,7 @@ def _ratio(value: Any) -> float:
 
 
 Source = str | dict[str, str]
+_NUMBERS = ("size", "bandwidth", "latency", "distance", "loss", "paths")  # of a tier, besides its oversubscription
 
 
 class _Strict(BaseModel):
@@ -195,6 +203,9 @@ class _TierFile(_Strict):
     distance: Annotated[quantity("meter"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
     oversubscription: Annotated[float, BeforeValidator(_ratio)] = 1.0
     topology: Topology = "Switch"
+    loss: Annotated[Number, Field(ge=0, lt=1)] = 0.0
+    paths: int = Field(0, ge=0)
+    transport: str = IDEAL
     source: Source = Field(default_factory=dict)
 
     _written: dict[str, str] = {}
@@ -203,7 +214,7 @@ class _TierFile(_Strict):
     @classmethod
     def _keep_text(cls, data: Any, handler: Any) -> _TierFile:
         tier: _TierFile = handler(data)
-        tier._written = {k: str(v) for k, v in data.items() if k in ("size", "bandwidth", "latency", "distance")}
+        tier._written = {k: str(v) for k, v in data.items() if k in _NUMBERS}
         if "oversubscription" in data:
             tier._written["oversubscription"] = f"1:{tier.oversubscription:g}"
         return tier
@@ -214,8 +225,8 @@ class _TierFile(_Strict):
             raise ValueError("neither latency nor distance is given; write for example latency: 150 us")
         return self
 
-    def read(self, where: str) -> Tier:
-        """The tier in SI units, with its notes."""
+    def read(self, where: str, transports: Mapping[str, TransportFile]) -> Tier:
+        """The tier in SI units, with its notes; E-TRANSPORT for a transport that the file does not have."""
         return Tier(
             name=self.name,
             size=self.size,
@@ -224,6 +235,9 @@ class _TierFile(_Strict):
             oversubscription=self.oversubscription,
             topology=self.topology,
             distance=self.distance,
+            loss=self.loss,
+            paths=self.paths,
+            transport=find_transport(self.transport, transports, f"{where}: tiers.{self.name}"),
             notes=_notes(self.name, self._written, self.source, f"{where}: tiers.{self.name}"),
         )
 
@@ -233,6 +247,7 @@ class _ClusterFile(_Strict):
     description: str = ""
     accelerator: str
     source: Source = Field(default_factory=dict)
+    transports: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], TransportFile] = Field(default_factory=dict)
     tiers: list[_TierFile] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -244,6 +259,17 @@ class _ClusterFile(_Strict):
         if prod(tier.size for tier in self.tiers) < 2:
             raise ValueError("the sizes of all tiers multiply to 1 GPU; a network needs 2 or more")
         return self
+
+
+def _transport_notes(file: _ClusterFile, where: str) -> tuple[Note, ...]:
+    """Where the numbers of the transports come from that some tier uses; others change nothing."""
+    used = {tier.transport for tier in file.tiers}
+    found: tuple[Note, ...] = ()
+    for name, transport in file.transports.items():
+        if name in used:
+            place = f"{where}: transports.{name}"
+            found += _notes(f"transport {name}", transport.written, transport.source, place)
+    return found
 
 
 def _notes(tier: str, written: Mapping[str, str], source: Source, where: str) -> tuple[Note, ...]:
