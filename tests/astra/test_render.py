@@ -231,7 +231,7 @@ def test_a_dimension_that_only_a_template_knows(tmp_path: Path) -> None:
     assert json.loads(files["system.json"])["trace-enabled"] == 1
     assert config_variables(templates) == {"traced", *SETTING_NAMES}
     assert config_variables() == SETTING_NAMES
-    with pytest.raises(InvalidInput, match=r"E-UNDEFINED: .*system\.json\.j2, line 13: variable 'traced'.*'trace'"):
+    with pytest.raises(InvalidInput, match=r"E-UNDEFINED: .*system\.json\.j2, line 14: variable 'traced'.*'trace'"):
         rendered({"trace": 1}, templates=templates)
 
 

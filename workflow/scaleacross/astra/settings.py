@@ -49,6 +49,12 @@ class Settings(BaseModel):
         10e-9, description="time an NPU spends on a message, at least 1 ns (ASTRA-sim aborts at 0)"
     )
 
+    comm_streams: Literal["per-axis", 1] = Field(
+        "per-axis",
+        description="per-axis: tp, cp, ep, pp and dp overlap, a stream each; 1: one communication at a time, as in "
+        "ASTRA-sim (read by the scaleacross network model alone)",
+    )
+
     @property
     def endpoint_delay_ns(self) -> int:
         """``endpoint_delay`` in the whole nanoseconds that ASTRA-sim takes."""

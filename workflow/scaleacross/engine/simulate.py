@@ -17,7 +17,7 @@ from .signature import Composer
 from .waiting import explain
 from .workload import Workload
 
-MODELS = ("unaware", "aware")
+MODELS = ("unaware", "aware", "scaleacross")
 CHUNKWISE = 3_000  # messages up to which every message is simulated, in the order of the reference's events
 COMPILE_FROM = 15_000  # nodes and messages from which reading the compiled kernel pays
 _done = {"work": 0}
@@ -39,7 +39,8 @@ def simulate(
     """Simulate; a problem of the input is an outcome with status ``invalid``, not an exception.
 
     Args:
-        model: ``unaware`` or ``aware``, as ASTRA-sim's analytical backends.
+        model: ``unaware`` or ``aware``, as ASTRA-sim's analytical backends; ``scaleacross``: tiers and contention, see
+            :func:`.fluid.simulate_fluid`.
         queues_per_dim, injection_scale, rendezvous: as on the reference's command line. comm_scale, compute_scale:
         accepted
             and without effect, as there.
@@ -81,6 +82,10 @@ def _simulate(
     if workload.npus < config.npus or (workload.folded and workload.npus != config.npus):
         clash = f"{config.npus} NPUs in the network file, {workload.npus} ranks in the workload"
         raise InvalidInput("E-WORLD", clash, "change npus_count or the workload")
+    if model == "scaleacross":
+        from .fluid import simulate_fluid  # imports numba
+
+        return simulate_fluid(workload, config, options, time_limit, timeline)
     population = population_of(workload, config)
     names = [workload.files[k] for k in range(len(population.true_of))]
     chunks = model == "aware" or detail == "chunks"

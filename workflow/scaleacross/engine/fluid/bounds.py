@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from ...trace.columns import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL
 from .build import Built
 from .jobs import Job
-from .tiers import carried
 
 Float64 = NDArray[np.float64]
 
 
-def bound_ratio(built: Built, ran: Float64, iteration: float, compute: Float64) -> float:
-    """Smallest of: iteration over its bound, each collective alone over its bound. ``compute``: ns of each class."""
+def bound_ratio(built: Built, ran: Float64, through: Float64, iteration: float, compute: Float64) -> float:
+    """Smallest of: iteration over its bound, each collective alone over its bound. ``compute``: ns a class."""
     found = built.resources.found
-    through = carried(built, ran)
     least = max(
         [float(compute.max()), *(moved / resource.capacity for moved, resource in zip(through, found, strict=True))]
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ..outcome import Outcome, Row
 from ..program import AXIS_NAMES
 from . import layout as L
 from .bounds import bound_ratio
@@ -14,81 +15,72 @@ from .build import Built
 from .machine import Machine
 from .prepared import COMPUTES
 from .stuck import stuck_message
-from .tiers import TierUse, sent_per_dimension, tier_uses
+from .tiers import TierUse, carried, sent_per_dimension, tier_uses
 
 Int64 = NDArray[np.int64]
 BREAKDOWN = (*(f"exposed_{axis}" for axis in AXIS_NAMES), "compute", "idle")
-Row = tuple[float, float, str, str]
+IDLE = 7
 
 
-@dataclass
-class FluidOutcome:
-    """Result of :func:`.simulate_fluid`; the fields of the exact engine's outcome, and ``tiers``.
+@dataclass(slots=True)
+class FluidOutcome(Outcome):
+    """Result of :func:`.simulate_fluid`: what every outcome tells, and how the tiers were used.
+
+    Time that a rank waits for a partner or a message is idle in ``breakdown``, not communication: a collective counts
+    from when all have called, a receive from when its message is on the way.
 
     Attributes:
-        status: ok, deadlock or timeout (invalid input is raised). message: the reason where it is not ok.
-        finish_cycles, exposed_cycles: int64[npus], ns; exposed is finish minus compute, as ASTRA-sim prints it.
-        iteration_ns: when the last rank finishes.
-        breakdown: ns averaged over ranks, summing up to ``iteration_ns``: compute; exposed_<axis>, some communication
-            of the axis under way and no compute (the first of tp, cp, ep, pp, dp, other counts); idle, everything else:
-            waiting for a message or a partner is idle, not communication.
-        bytes_per_dim: bytes that a rank sends on each network dimension, on average.
-        bound_ratio: time over the least time that compute, ports and uplinks allow; below 1 would be unphysical.
+        time_ns: ``iteration_ns`` before rounding.
         tiers: use of each tier (of each dimension of a plain network).
-        events, flows_solved: how much work the simulation was.
+        flows_solved: flows that were given a rate by sharing.
+        critical: see :meth:`critical_path`.
     """
 
-    status: str
-    message: str = ""
-    finish_cycles: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    exposed_cycles: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    iteration_ns: float = 0.0
-    breakdown: dict[str, float] = field(default_factory=dict)
-    bytes_per_dim: list[float] = field(default_factory=list)
-    bound_ratio: float = 1.0
+    time_ns: float = 0.0
     tiers: tuple[TierUse, ...] = ()
-    events: int = 0
     flows_solved: int = 0
-    _timelines: dict[int, list[Row]] = field(default_factory=dict, repr=False)
-    _critical: list[tuple[int, str, float, float]] = field(default_factory=list, repr=False)
-
-    def timeline(self, k: int) -> list[Row]:
-        """Operators of class ``k`` as (start ns, end ns, name, axis), by start; asked for with ``timeline=True``."""
-        return self._timelines[k]
+    critical: list[tuple[int, str, float, float]] = field(default_factory=list, repr=False)
 
     def critical_path(self) -> list[tuple[int, str, float, float]]:
         """The chain of operators that ended last, first to last: (class, name, start ns, end ns)."""
-        return self._critical
+        return self.critical
 
 
 def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) -> FluidOutcome:
     """Everything a user may ask, from the memory of a finished (or stuck) run."""
-    sizes = built.resources.sizes
+    sizes, sim_of = built.resources.sizes, built.resources.sim_of
     finish = machine.real("sim", L.FINISH)
-    if status != "ok":
-        message = "the time limit was reached" if status == "timeout" else stuck_message(built, machine)
-        return FluidOutcome(status, message, events=int(machine.m[L.G_EVENTS]))
     spent = np.stack([machine.real("sim", L.SPENT + k) for k in range(8)])
-    iteration = float(finish.max())
-    spent[7] += iteration - machine.real("sim", L.CHANGED)
-    mean = spent @ sizes / sizes.sum()
     compute = spent[COMPUTES]
-    ran = _executions(built, machine)
-    sim_of = built.resources.sim_of
-    return FluidOutcome(
-        status="ok",
-        finish_cycles=np.rint(finish).astype(np.int64)[sim_of],
-        exposed_cycles=np.rint(finish - compute).astype(np.int64)[sim_of],
-        iteration_ns=iteration,
-        breakdown={name: float(mean[k]) for k, name in enumerate(BREAKDOWN)},
-        bytes_per_dim=sent_per_dimension(built, ran),
-        bound_ratio=bound_ratio(built, ran, iteration, compute),
-        tiers=tier_uses(built, ran, machine.real("resource", L.LIMITED), iteration),
+    done = finish >= 0
+    outcome = FluidOutcome(
+        status,
+        finish_cycles=np.where(done, np.rint(finish), -1).astype(np.int64)[sim_of],
+        exposed_cycles=np.where(done, np.rint(finish - compute), -1).astype(np.int64)[sim_of],
         events=int(machine.m[L.G_EVENTS]),
+        model="scaleacross",
+        representatives=built.true_of.tolist(),
         flows_solved=int(machine.m[L.G_SOLVED]),
-        _timelines=_timelines(built, machine) if timeline else {},
-        _critical=_critical_path(built, machine) if timeline else [],
     )
+    outcome.time_ns = float(finish.max())
+    outcome.iteration_ns = round(outcome.time_ns)
+    if timeline:
+        outcome.timelines = _timelines(built, machine)
+        outcome.critical = _critical_path(built, machine)
+    if status == "deadlock":
+        outcome.message = stuck_message(built, machine)
+    if status != "ok":
+        return outcome
+    spent[IDLE] += outcome.time_ns - machine.real("sim", L.CHANGED)
+    mean = spent @ sizes / sizes.sum()
+    outcome.breakdown = {name: float(mean[k]) for k, name in enumerate(BREAKDOWN)}
+    ran = _executions(built, machine)
+    through = carried(built, ran)
+    outcome.bytes_per_dim = sent_per_dimension(built, ran)
+    outcome.bound_ratio = bound_ratio(built, ran, through, outcome.time_ns, compute)
+    limited = machine.real("resource", L.LIMITED)
+    outcome.tiers = tier_uses(built, through, outcome.bytes_per_dim, limited, outcome.time_ns)
+    return outcome
 
 
 def _executions(built: Built, machine: Machine) -> NDArray[np.float64]:
@@ -98,19 +90,18 @@ def _executions(built: Built, machine: Machine) -> NDArray[np.float64]:
     return np.bincount(ran, minlength=len(built.jobs)) / np.maximum(1, machine.tables.need)
 
 
-def _timelines(built: Built, machine: Machine) -> dict[int, list[Row]]:
-    start, end, begin = (machine.real("row", cell) for cell in (L.START, L.END, L.BEGIN))
-    axis = machine.tables.axis
-    labels = (*AXIS_NAMES, "compute", "")
-    found = {}
+def _timelines(built: Built, machine: Machine) -> list[list[Row]]:
+    start, end, begin = (np.rint(machine.real("row", cell)).astype(np.int64) for cell in (L.START, L.END, L.BEGIN))
+    labels = (*AXIS_NAMES, "compute", "other")
+    found = []
     for sim, program in enumerate(built.programs):
         base = int(built.first_row[sim])
-        names = [program.trace.names[row] for row in program.order.tolist()]
-        rows = [
-            (float(max(start[k], begin[k])), float(end[k]), names[k - base], labels[axis[k]])
-            for k in range(base, base + len(names))
-        ]
-        found[sim] = sorted(rows)
+        rows = []
+        for k, at in enumerate(program.order.tolist(), base):
+            if end[k] >= 0:
+                begun = int(max(start[k], begin[k]))
+                rows.append((begun, int(end[k]), program.trace.names[at], labels[int(machine.tables.axis[k])]))
+        found.append(sorted(rows, key=lambda row: row[:2]))
     return found
 
 

@@ -98,7 +98,8 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
     first_row = np.cumsum([0, *(len(programs[k]) for k in which)])
     first_slot = np.cumsum([0, *(own_slots[k][1] for k in which)])
     edges = np.cumsum([0, *(len(programs[k].child) for k in which)])
-    slot = [np.where(own_slots[k][0] == NO_SLOT, NO_SLOT, own_slots[k][0] + s) for s, k in zip(first_slot, which)]
+    places = list(zip(which, first_row.tolist(), first_slot.tolist(), edges.tolist(), strict=False))
+    slot = [np.where(own_slots[k][0] == NO_SLOT, NO_SLOT, own_slots[k][0] + first) for k, _, first, _ in places]
     channel, sends, receives = _channels(workload, kinds, fabric, sim_of, true_of, first_row)
     return Prepared(
         sim_of=sim_of,
@@ -111,8 +112,8 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
         axis=join([_counts_as(program) for program in programs], which),
         sim=np.repeat(np.arange(len(which)), np.diff(first_row)),
         waits=join([program.waits for program in programs], which),
-        child_ptr=np.concatenate([*(programs[k].child_ptr[:-1] + e for e, k in zip(edges, which)), edges[-1:]]),
-        child=np.concatenate([programs[k].child + row for row, k in zip(first_row, which)]),
+        child_ptr=np.concatenate([*(programs[k].child_ptr[:-1] + edge for k, _, _, edge in places), edges[-1:]]),
+        child=np.concatenate([programs[k].child + row for k, row, _, _ in places]),
         asked=[_asked(p, kind, own[0], config.npus) for p, kind, own in zip(programs, kinds, own_slots, strict=True)],
         channel=channel,
         sends=sends,

@@ -18,8 +18,7 @@ BUDGET = 200_000  # events between two looks at the clock
 def simulate_fluid(
     workload: Workload,
     config: Config,
-    queues_per_dim: int = 1,
-    injection_scale: float = 1.0,
+    options: Options | None = None,
     time_limit: float | None = None,
     timeline: bool = False,
 ) -> FluidOutcome:
@@ -28,7 +27,8 @@ def simulate_fluid(
     Args:
         workload, config: as loaded; ``x-scaleacross`` of ``network.yml`` gives the tiers, that of ``system.json`` the
         streams.
-        queues_per_dim, injection_scale: as on the command line of ASTRA-sim.
+        options: queues per dimension and injection scale, as on the command line of ASTRA-sim; a rendezvous is not
+        made.
         time_limit: seconds of wall time.
         timeline: keep the timeline and the critical path.
 
@@ -36,7 +36,7 @@ def simulate_fluid(
         InvalidInput: E-WORLD, E-NETWORK-EXT, E-SYSTEM-EXT, E-HALVING, E-FLUID-CUSTOM, E-FLUID-MEMORY, and what is wrong
             with traces, groups and algorithms.
     """
-    built = build(workload, config, Options(queues_per_dim=queues_per_dim, injection_scale=injection_scale))
+    built = build(workload, config, options or Options())
     machine = make_machine(built.tables, built.waits)
     begun = time.monotonic()
     status = "ok"
@@ -46,4 +46,7 @@ def simulate_fluid(
             break
     if status == "ok" and machine.m[L.G_LEFT] > 0:
         status = "deadlock"
-    return read_outcome(built, machine, status, timeline)
+    outcome = read_outcome(built, machine, status, timeline)
+    if status == "timeout":
+        outcome.message = f"E-TIME-LIMIT: not finished after {time_limit} s; raise the time limit"
+    return outcome

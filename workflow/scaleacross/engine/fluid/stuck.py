@@ -9,7 +9,7 @@ from .build import Built
 from .machine import Machine
 from .prepared import COLLECTIVE, RECEIVE
 
-SHOWN = 4  # ranks
+SHOWN = 8  # ranks
 
 
 def stuck_message(built: Built, machine: Machine) -> str:
@@ -17,17 +17,17 @@ def stuck_message(built: Built, machine: Machine) -> str:
     left = np.flatnonzero(machine.whole("sim", L.ROWS_LEFT))
     ranks = np.flatnonzero(np.isin(built.resources.sim_of, left))
     start, end = machine.real("row", L.START), machine.real("row", L.END)
-    lines = [f"{len(ranks)} of {built.fabric.npus} ranks never finish"]
+    lines = [f"E-DEADLOCK: {len(ranks)} of {built.fabric.npus} ranks never finish"]
     for sim in left[:SHOWN].tolist():
         own = slice(int(built.first_row[sim]), int(built.first_row[sim + 1]))
         rows = np.arange(own.start, own.stop)[(start[own] >= 0) & (end[own] < 0)]
         waiting = [_waits_for(built, machine, sim, row) for row in rows.tolist()] or [
             _blocked(built, machine, sim, own)
         ]
-        lines.append(f"rank {int(built.true_of[sim])}: " + ", ".join(waiting[:3]))
+        lines.append(f"  rank {int(built.true_of[sim])}: " + ", ".join(waiting[:3]))
     if len(left) > SHOWN:
-        lines.append(f"and {len(left) - SHOWN} more")
-    return "; ".join(lines)
+        lines.append(f"  ... and {len(left) - SHOWN} more")
+    return "\n".join(lines)
 
 
 def _node(built: Built, sim: int, row: int) -> str:

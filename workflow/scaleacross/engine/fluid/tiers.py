@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,12 +67,17 @@ def carried(built: Built, ran: Float64) -> Float64:
     return total
 
 
-def tier_uses(built: Built, ran: Float64, limited: Float64, iteration: float) -> tuple[TierUse, ...]:
-    """Use of every level. ``limited``: ns for which each resource set a rate."""
+def tier_uses(
+    built: Built, through: Float64, sent: Sequence[float], limited: Float64, iteration: float
+) -> tuple[TierUse, ...]:
+    """Use of every level.
+
+    Args:
+        through: bytes through each resource. sent: bytes of a rank on each dimension.
+        limited: ns for which each resource set a rate. iteration: ns.
+    """
     found = built.resources.found
-    bytes_through = carried(built, ran)
-    sent = sent_per_dimension(built, ran)
-    busy = [moved / resource.capacity / iteration for moved, resource in zip(bytes_through, found, strict=True)]
+    busy = [float(moved / resource.capacity / iteration) for moved, resource in zip(through, found, strict=True)]
     uses = []
     for k, level in enumerate(built.fabric.levels):
         own = [r for r, resource in enumerate(found) if resource.level == k and resource.lane != IN]
@@ -88,8 +94,8 @@ def tier_uses(built: Built, ran: Float64, limited: Float64, iteration: float) ->
             TierUse(
                 name=level.name,
                 sent_bytes=sum(sent[d] for d in level.dims),
-                cut_bytes=float(sum(bytes_through[r] * found[r].count for r in cut)),
-                cut_bytes_max=float(max((bytes_through[r] for r in cut), default=0.0)),
+                cut_bytes=float(sum(through[r] * found[r].count for r in cut)),
+                cut_bytes_max=float(max((through[r] for r in cut), default=0.0)),
                 port_busy=sum(busy[r] * found[r].count for r in ports) / built.fabric.npus / lanes,
                 port_busy_max=max((busy[r] for r in ports), default=0.0),
                 uplink_busy=sum(busy[r] * found[r].count for r in uplinks) / units / lanes,
