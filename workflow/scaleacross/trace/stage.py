@@ -2,7 +2,8 @@
 
 Order. A rank's compute nodes form one chain in schedule order (control dependencies). Tensor, context and expert
 collectives follow that chain. Pipeline sends and data-parallel collectives hang beside it and overlap what they can.
-Node ids ascend in the order of issue, because ASTRA-sim tries ready nodes by id.
+Node ids ascend in the order of issue, because ASTRA-sim tries ready nodes by id; so what has been waiting always has a
+lower id than what becomes ready, and two events of the same nanosecond may come in either order.
 
 Deadlock. Receives are posted from the start, so sends never wait and only collectives can wait for each other. All
 members of every collective run the same trace at symmetric places of the network, hence meet their collectives in the
@@ -67,8 +68,7 @@ class StageWriter:
     def write(self) -> Trace:
         """The whole step: actions in order, then what data parallelism left, the optimizer, parameter gathers."""
         if self.context.prefetch:
-            for index in range(min(2, len(self.gather_units))):
-                self._gather(index, ())
+            self._gather_ahead()
         steps = iter(self.actions)
         for step in steps:
             head, self.barrier = self.last + self.barrier, ()
@@ -231,10 +231,21 @@ class StageWriter:
         return self.gathered[index]
 
     def _used(self, use: _Use) -> None:
-        """After a use: at most two gathers are in flight, so the next but one may start now."""
+        """After a use the next gather but one may start: no more than two units are held beside the one in use."""
         index = self.gather_of.get(use)
         if index is not None and self.context.prefetch and index + 2 < len(self.gather_units):
             self._gather(index + 2, self.last)
+
+    def _gather_ahead(self) -> None:
+        """Gathers that no computation holds back, two in flight at most.
+
+        Parameters that are kept are gathered as fast as that allows, in the pipeline's warm-up too; of those that are
+        dropped after their use the first two. They have the lowest ids: whatever becomes ready in the moment that one
+        ends, the next gather goes first on every rank.
+        """
+        kept = self.context.gather_mode == "first"
+        for index in range(len(self.gather_units) if kept else min(2, len(self.gather_units))):
+            self._gather(index, self.gathered[index - 2] if index >= 2 else ())
 
     def _gather(self, index: int, ctrl: Nodes) -> None:
         if index in self.gathered:
