@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 from scaleacross.errors import Infeasible, InvalidInput
-from scaleacross.model import Model, Moe
+from scaleacross.model import Mla, Model, Moe
 from scaleacross.plan.degrees import Training, parallelism_from, training_from
 from scaleacross.plan.layers import layer_ranges, spread_layers
 from scaleacross.plan.rules import micro_batches, problems, validate
 
 DENSE = Model(name="dense", layers=24, hidden=1024, heads=16, kv_heads=8, ffn=4096, vocab=32000)
 EXPERTS = DENSE.model_copy(update={"moe": Moe(experts=8, top_k=2, ffn=1024)})
+SHARED = DENSE.model_copy(update={"moe": Moe(experts=8, top_k=2, ffn=1024, shared_experts=1, shared_ffn=1026)})
+LATENT = DENSE.model_copy(update={"mla": Mla(query_rank=8, kv_rank=8, nope_size=8, rope_size=8, value_size=8)})
 TRAINING = Training(2048, 64)
 
 
@@ -83,13 +85,16 @@ def test_unknown_keys_get_a_suggestion() -> None:
     ("gpus", "values", "error_id", "equation"),
     [
         (48, {"tp": 4, "pp": 2, "dp": 4}, "E-WORLD", "tp 4 x cp 1 (default) x pp 2 x dp 4 = 32, not 48 GPUs"),
+        (48, {"tp": 4, "pp": 5}, "E-WORLD", "GPUs 48 % (tp 4 x cp 1 (default) x pp 5) = 8"),
         (8, {"tp": 1, "sequence_parallel": True}, "E-SP", "sequence_parallel is true with tp 1"),
         (32, {"tp": 32}, "E-HEADS", "heads 16 % (tp 32) = 16"),
         (16, {"tp": 16}, "E-KV-HEADS", "kv_heads 8 % (tp 16) = 8"),
         (8, {"ep": 2}, "E-EXPERTS", "ep 2 with dense, which has no experts"),
         (6, {"cp": 3, "dp": 2}, "E-SEQUENCE", "sequence_length 2048 % (2 x cp 3) = 2"),
+        (24, {}, "E-BATCH", "global_batch 64 % (dp 24 (from the GPUs) x micro_batch 1 (default)) = 16"),
         (24, {"dp": 24}, "E-BATCH", "global_batch 64 % (dp 24 x micro_batch 1 (default)) = 16"),
         (8, {"schedule": "interleaved", "chunks": 2, "dp": 8}, "E-INTERLEAVED", "interleaved with pp 1 (default)"),
+        (8, {"schedule": "interleaved", "pp": 2, "dp": 4}, "E-INTERLEAVED", "interleaved with chunks 1 (default)"),
         (
             24,
             {"schedule": "interleaved", "chunks": 2, "pp": 3, "dp": 8},
@@ -98,7 +103,8 @@ def test_unknown_keys_get_a_suggestion() -> None:
         ),
         (5, {"pp": 5, "dp": 1}, "E-LAYERS", "layers 24 % (pp 5 x chunks 1 (default)) = 4"),
         (2, {"pp": 2, "dp": 1, "layout": [20, 5]}, "E-LAYOUT", "20+5 = 25, not 24"),
-        (2, {"pp": 2, "dp": 1, "layout": [24]}, "E-LAYOUT", "1 entries for pp 2"),
+        (2, {"pp": 2, "dp": 1, "layout": [25, -1]}, "E-LAYOUT", "layout 25, -1 gives a virtual stage -1 layers"),
+        (2, {"pp": 2, "dp": 1, "layout": [24]}, "E-LAYOUT", "1 entries for pp 2 x chunks 1 (default) = 2"),
     ],
 )
 def test_each_broken_rule_shows_its_equation(gpus: int, values: dict[str, Any], error_id: str, equation: str) -> None:
@@ -112,12 +118,42 @@ def test_each_broken_rule_shows_its_equation(gpus: int, values: dict[str, Any], 
     [
         (32, {"ep": 3, "dp": 32}, "E-EXPERTS", "experts 8 % (ep 3) = 2"),
         (4, {"ep": 8, "dp": 4}, "E-EP", "GPUs 4 % (etp 1 (default) x ep 8 x pp 1 (default)) = 4"),
+        (16, {"tp": 4, "etp": 8}, "E-ETP", "tp 4 % (etp 8) = 4"),
         (16, {"tp": 2, "sequence_parallel": False, "ep": 2}, "E-MOE-SP", "tp 2 and sequence_parallel false"),
     ],
 )
 def test_rules_of_experts(gpus: int, values: dict[str, Any], error_id: str, equation: str) -> None:
     problem = first_problem(EXPERTS, gpus, **values)
     assert problem.error_id == error_id and equation in problem.clash
+
+
+ONE_RULE_EACH: list[tuple[Model, int, dict[str, Any], str]] = [
+    (DENSE, 48, {"tp": 4, "pp": 5}, "E-WORLD"),
+    (DENSE, 8, {"sequence_parallel": True}, "E-SP"),
+    (DENSE, 16, {"schedule": "interleaved", "chunks": 2}, "E-INTERLEAVED"),
+    (DENSE, 16, {"schedule": "interleaved", "pp": 2}, "E-INTERLEAVED"),
+    (DENSE, 24, {"schedule": "interleaved", "pp": 3, "chunks": 2, "dp": 8}, "E-INTERLEAVED"),
+    (DENSE.model_copy(update={"heads": 24}), 16, {"tp": 16}, "E-KV-HEADS"),
+    (LATENT, 32, {"tp": 32}, "E-HEADS"),
+    (DENSE.model_copy(update={"ffn": 4098}), 16, {"tp": 4}, "E-FFN"),
+    (SHARED, 16, {"tp": 4}, "E-FFN"),
+    (EXPERTS, 32, {"ep": 16}, "E-EXPERTS"),
+    (EXPERTS, 4, {"ep": 8}, "E-EP"),
+    (EXPERTS, 32, {"tp": 4, "etp": 8}, "E-ETP"),
+    (DENSE, 9, {"cp": 3, "dp": 3}, "E-SEQUENCE"),
+    (DENSE, 128, {}, "E-BATCH"),
+    (DENSE, 5, {"pp": 5}, "E-LAYERS"),
+    (DENSE, 2, {"pp": 2, "layout": [20, 5]}, "E-LAYOUT"),
+]
+
+
+@pytest.mark.parametrize(("model", "gpus", "values", "error_id"), ONE_RULE_EACH)
+def test_one_fault_is_one_message(model: Model, gpus: int, values: dict[str, Any], error_id: str) -> None:
+    """The rule is among what is said, said once, with the numbers of its equation."""
+    said = list(problems(model, TRAINING, parallelism_from(values, gpus), gpus))
+    messages = [problem for problem in said if problem.error_id == error_id]
+    assert len(messages) == 1 and any(character.isdigit() for character in messages[0].clash)
+    assert messages[0].fix and "\n" not in str(messages[0])
 
 
 def test_a_lawful_plan_has_no_problem() -> None:

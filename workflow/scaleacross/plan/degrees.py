@@ -207,8 +207,10 @@ class Parallelism:
         return " x ".join(f"{name} {self.degree(name)}" + self.mark(name) for name in names)
 
     def mark(self, name: str) -> str:
-        """`` (default)`` after the value of a knob nobody gave, else nothing."""
-        return " (default)" if name in self.defaulted else ""
+        """`` (default)`` after the value of a knob nobody gave, `` (from the GPUs)`` for such a dp, else nothing."""
+        if name not in self.defaulted:
+            return ""
+        return " (from the GPUs)" if name == "dp" and self.dp > 1 else " (default)"
 
 
 def parallelism_from(values: Mapping[str, Any], gpus: int | None = None) -> Parallelism:

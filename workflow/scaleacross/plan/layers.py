@@ -39,9 +39,15 @@ def spread_layers(layers: int, parallelism: Parallelism) -> tuple[int, ...]:
 
 def _given_layout(layers: int, parallelism: Parallelism, layout: tuple[int, ...]) -> tuple[int, ...]:
     if len(layout) != parallelism.virtual_stages:
-        clash = f"layout has {len(layout)} entries for pp {parallelism.pp} x chunks {parallelism.chunks}"
+        stages = (
+            f"pp {parallelism.pp}{parallelism.mark('pp')} x chunks {parallelism.chunks}{parallelism.mark('chunks')}"
+        )
+        clash = f"layout has {len(layout)} entries for {stages}"
         raise Infeasible("E-LAYOUT", f"{clash} = {parallelism.virtual_stages}", "give one entry a virtual stage")
-    if sum(layout) != layers or min(layout) < 0:
+    if min(layout) < 0:
+        clash = f"layout {', '.join(map(str, layout))} gives a virtual stage {min(layout)} layers"
+        raise Infeasible("E-LAYOUT", clash, "give 0 or more a virtual stage")
+    if sum(layout) != layers:
         clash = f"layout {'+'.join(map(str, layout))} = {sum(layout)}, not {layers} layers"
         raise Infeasible("E-LAYOUT", clash, "make the entries add up", abs(sum(layout) - layers) / layers)
     return layout

@@ -61,9 +61,14 @@ def place(parallelism: Parallelism, tiers: Sequence[TierLike], wraps: bool | Non
 
 def world_error(parallelism: Parallelism, gpus: int) -> Infeasible:
     """The error for degrees that don't multiply to the number of GPUs, with the equation."""
+    inner = parallelism.tp * parallelism.cp * parallelism.pp
+    if "dp" in parallelism.defaulted and gpus % inner:
+        rest = gpus % inner
+        equation = f"GPUs {gpus} % ({parallelism.describe('tp', 'cp', 'pp')}) = {rest}"
+        fix = f"choose tp x cp x pp dividing {gpus}"
+        return Infeasible("E-WORLD", equation, fix, min(rest, inner - rest) / inner)
     equation = f"{parallelism.describe('tp', 'cp', 'pp', 'dp')} = {parallelism.world}, not {gpus} GPUs"
     shortfall = abs(parallelism.world - gpus) / gpus
-    inner = parallelism.tp * parallelism.cp * parallelism.pp
     fix = f"make dp {gpus // inner}" if gpus % inner == 0 else f"choose tp x cp x pp dividing {gpus}"
     return Infeasible("E-WORLD", equation, fix, shortfall)
 

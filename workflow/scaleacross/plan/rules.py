@@ -27,7 +27,7 @@ def validate(model: Model, training: Training, parallelism: Parallelism, gpus: i
 
 def problems(model: Model, training: Training, parallelism: Parallelism, gpus: int) -> Iterator[Infeasible]:
     """Every rule that a plan breaks, one error each: E-WORLD, E-SP, E-INTERLEAVED, E-HEADS, E-KV-HEADS, E-FFN,
-    E-EXPERTS, E-EP, E-MOE-SP, E-SEQUENCE, E-BATCH, E-LAYERS, E-LAYOUT."""
+    E-EXPERTS, E-EP, E-ETP, E-MOE-SP, E-SEQUENCE, E-BATCH, E-LAYERS, E-LAYOUT."""
     if parallelism.world != gpus:
         yield world_error(parallelism, gpus)
     yield from _tensor_rules(model, training, parallelism)
@@ -51,10 +51,12 @@ def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) ->
     if parallelism.sequence_parallel and parallelism.tp == 1:
         clash = f"sequence_parallel is true with tp 1{parallelism.mark('tp')}"
         yield Infeasible("E-SP", clash, "raise tp, or drop sequence_parallel", 0.5)
-    heads = model.heads if model.mla else model.kv_heads
-    for error_id, name, value in (("E-HEADS", "heads", model.heads), ("E-KV-HEADS", "kv_heads", heads)):
-        yield from _divides(error_id, name, value, parallelism, "tp")
+    yield from _divides("E-HEADS", "heads", model.heads, parallelism, "tp")
+    if model.mla is None and model.kv_heads != model.heads:
+        yield from _divides("E-KV-HEADS", "kv_heads", model.kv_heads, parallelism, "tp")
     yield from _divides("E-FFN", "ffn", model.ffn, parallelism, "tp")
+    if model.moe and model.moe.shared_width:
+        yield from _divides("E-FFN", "shared expert ffn", model.moe.shared_width, parallelism, "tp")
     if parallelism.cp > 1:
         yield from _divides("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, "cp", times=2)
     if parallelism.sequence_parallel and training.sequence_length % (parallelism.cp * parallelism.tp):
@@ -70,9 +72,8 @@ def _expert_rules(model: Model, parallelism: Parallelism, gpus: int) -> Iterator
     yield from _divides("E-FFN", "expert ffn", model.moe.ffn, parallelism, "etp")
     if gpus % (parallelism.etp * parallelism.ep * parallelism.pp):
         yield _indivisible("E-EP", "GPUs", gpus, parallelism, ("etp", "ep", "pp"))
-    ranks = parallelism.tp * parallelism.cp * parallelism.dp
-    if ranks % (parallelism.etp * parallelism.ep):
-        yield _indivisible("E-EP", "tp x cp x dp", ranks, parallelism, ("etp", "ep"))
+    elif parallelism.tp % parallelism.etp:
+        yield _indivisible("E-ETP", "tp", parallelism.tp, parallelism, ("etp",))
     if parallelism.tp > 1 and not parallelism.sequence_parallel:
         clash = f"experts with tp {parallelism.tp} and sequence_parallel false{parallelism.mark('sequence_parallel')}"
         yield Infeasible("E-MOE-SP", clash, "make sequence_parallel true, or tp 1", 0.5)
@@ -96,11 +97,16 @@ def _interleaving_rules(training: Training, parallelism: Parallelism) -> Iterato
     if parallelism.pp == 1:
         clash = f"schedule interleaved with pp 1{parallelism.mark('pp')}"
         yield Infeasible("E-INTERLEAVED", clash, "raise pp, or use 1f1b", 0.5)
+        return
+    if parallelism.chunks == 1:
+        clash = f"schedule interleaved with chunks 1{parallelism.mark('chunks')}"
+        yield Infeasible("E-INTERLEAVED", clash, "make chunks 2 or more, or use 1f1b", 0.5)
     batch = parallelism.dp * parallelism.micro_batch
     count, rest = divmod(training.global_batch, batch)
     if rest == 0 and count % parallelism.pp and not parallelism.schedule_parameters:
         equation = f"global_batch {training.global_batch} / ({parallelism.describe('dp', 'micro_batch')}) = {count}"
-        clash = f"schedule interleaved: micro-batches {equation}, not a multiple of pp {parallelism.pp}"
+        stages = f"pp {parallelism.pp}{parallelism.mark('pp')}"
+        clash = f"schedule interleaved: micro-batches {equation}, not a multiple of {stages}"
         low = count % parallelism.pp
         shortfall = min(low, parallelism.pp - low) / parallelism.pp
         yield Infeasible("E-INTERLEAVED", clash, "choose micro_batch or dp so that it is, or use 1f1b", shortfall)

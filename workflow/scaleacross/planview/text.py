@@ -29,7 +29,7 @@ _QUIET: dict[str, Any] = {  # knobs said elsewhere, or not worth a word at these
     "micro_batch": None,
     "chunks": None,
     "schedule": None,
-    "schedule_parameters": [],
+    "schedule_parameters": None,
     "dp_shard": 0,
     "flat_rings": [],
     "layout": None,
@@ -53,6 +53,7 @@ def _header(facts: Mapping[str, Any]) -> list[str]:
         for name, value in plan.items()
         if name not in _QUIET or (_QUIET[name] is not None and value != _QUIET[name])
     ]
+    knobs += [f"{name} {value}" for name, value in plan["schedule_parameters"] if not isinstance(value, list)]
     lines = [
         f"{facts['study']}: {facts['chosen']}",
         f"point {facts['point_id']}, plan {facts['plan_id']}",

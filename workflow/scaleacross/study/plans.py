@@ -153,15 +153,25 @@ def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:
     """The plan's pipeline schedule.
 
     Raises:
-        Infeasible: the schedule's own rule with its values.
+        Infeasible: the schedule's own rule with its values, and which of those nobody gave.
     """
-    return build(
-        parallelism.schedule,
-        stages=parallelism.pp,
-        micro_batches=micro_batches(training, parallelism),
-        chunks=parallelism.chunks,
-        **dict(parallelism.schedule_parameters),
-    )
+    try:
+        return build(
+            parallelism.schedule,
+            stages=parallelism.pp,
+            micro_batches=micro_batches(training, parallelism),
+            chunks=parallelism.chunks,
+            **dict(parallelism.schedule_parameters),
+        )
+    except Infeasible as error:
+        names = ("pp", "chunks", "micro_batch", "dp")
+        given = [f"{name} {parallelism.degree(name)}{parallelism.mark(name)}" for name in names]
+        marked = [text for text in given if text.endswith(")")]
+        if error.error_id != "E-SCHEDULE" or not marked:
+            raise
+        raise Infeasible(
+            error.error_id, f"{error.clash} with {', '.join(marked)}", error.fix, error.shortfall
+        ) from None
 
 
 def stage_memories(setting: Setting, parallelism: Parallelism, schedule: Schedule) -> list[MemoryBreakdown]:
