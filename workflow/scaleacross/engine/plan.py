@@ -162,7 +162,8 @@ def group_plan(config: Config, comm_type: int, size: int, nodes: int) -> Plan:
         clash = f"a group of {nodes} of {config.npus} NPUs has no double binary tree"
         raise InvalidInput("E-COLL-IMPL", clash, "use ring, direct or halvingDoubling for groups")
     chunks, chunk = chunk_plan(config, comm_type, size)
-    phase, _ = make_phase(implementation, comm_type, chunk, nodes, 0, 0, 0, FAMILY[comm_type], group=True)
+    half = int(comm_type == ALL_REDUCE and config.system.collective_optimization != "baseline")
+    phase, _ = make_phase(implementation, comm_type, chunk, nodes, 0, 0, half, FAMILY[comm_type], group=True)
     return Plan(chunks, (phase,), ())
 
 

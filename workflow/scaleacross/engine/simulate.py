@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import Deadlock, InvalidInput
 from .assemble import Assembly, assemble
+from .kernel import layout as L
 from .kernel.jit import compile_kernel, is_compiled
 from .kernel.loop import BROKEN, NEEDS, PAUSED
 from .outcome import Outcome, collect
@@ -88,7 +89,7 @@ def _simulate(
         return simulate_fluid(workload, config, options, time_limit, timeline)
     population = population_of(workload, config)
     names = [workload.files[k] for k in range(len(population.true_of))]
-    chunks = model == "aware" or detail == "chunks"
+    chunks = model == "aware" or detail == "chunks" or needs_chunks(population, config)
     assembly = assemble(population, config, options, not chunks, model == "aware", names)
     if not chunks and detail == "auto" and not workload.folded and estimate(assembly) <= CHUNKWISE:
         assembly = assemble(population, config, options, False, False, names)
@@ -102,6 +103,14 @@ def _simulate(
     if status != "ok":
         outcome.message = explain(assembly, status, time_limit)
     return outcome
+
+
+def needs_chunks(population: Population, config: Config) -> bool:
+    """True when ranks share something besides messages, so that the order of all their events matters."""
+    shared = config.memory.kind in ("MEMORY_POOL", "PER_NODE_MEMORY_EXPANSION")
+    return config.system.model_shared_bus or (
+        shared and any((program.kind == L.MEMORY).any() for program in population.programs)
+    )
 
 
 def population_of(workload: Workload, config: Config) -> Population:
