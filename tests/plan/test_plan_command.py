@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 from scaleacross.cli.main import main
 from scaleacross.errors import Infeasible, InvalidInput
+from scaleacross.plan.frameworks import canonical
+from scaleacross.plan.placement import place
 from scaleacross.planview.choose import Chosen, choose
 from scaleacross.planview.facts import bars, facts_of
 from scaleacross.planview.gantt import gantt_lines
 from scaleacross.planview.traffic import traffic_of
 from scaleacross.planview.words import runs, scaled, sequence
 from scaleacross.study.design import Designer
+from scaleacross.study.plans import build_schedule
 from scaleacross.study.points import enumerate_points
 from scaleacross.study.schema import load_study
+from scaleacross.trace.generate import generate
 
 
 def chosen(*words: str, results: Path | None = None) -> Chosen:
@@ -208,3 +212,28 @@ def test_words() -> None:
     assert runs([0, 1, 2, 5, 7, 8, 20]) == "0-2, 5, ... 20" and runs([]) == ""
     assert sequence(range(3)) == "0 1 2" and sequence(range(0, 80, 8)) == "0 8 16 24 ... 72"
     assert [scaled(value, "B") for value in (0, 7, 1500, 19_000_000_000)] == ["-", "7.00 B", "1.50 kB", "19.0 GB"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["dp_sharding=ddp", "cp_method=ring", "scatter_gather=true"],
+        ["dp_sharding=hsdp", "dp_shard=4"],
+        ["pp=1", "schedule=1f1b", "chunks=1", "p2p_overlap=false", "layout=[8]", "dp_shard=2"],
+        ["tp=1", "ep=1", "pp=4", "order=[dp,cp,tp,pp]", "contiguous=4"],
+    ],
+)
+def test_what_is_canonical_writes_the_same_traces(words: list[str]) -> None:
+    """The settings that ``canonical`` resets have no effect: every node of every trace stays."""
+    case = chosen(*words)
+    launch = canonical(case.launch)
+    assert launch.parallelism != case.parallelism
+    setting = case.setting
+    placement = place(launch.parallelism, setting.cluster.tiers)
+    before = generate(
+        setting.model, setting.training, case.parallelism, case.plan.placement, case.schedule, setting.accelerator
+    )
+    schedule = build_schedule(launch.training, launch.parallelism)
+    after = generate(launch.model, launch.training, launch.parallelism, placement, schedule, setting.accelerator)
+    assert list(before.traces) == list(after.traces) and before.ranks["classes"] == after.ranks["classes"]
+    assert all(before.traces[name].nodes_equal(after.traces[name]) for name in before.traces)

@@ -36,9 +36,24 @@ def run(args: argparse.Namespace) -> int:
     environment = list(rules.environment)
     write_csv(args.speedups, speedups(rows, rules), [*environment, *(column.name for column in SPEEDUPS)])
     design = [name for name in dimensions if name not in environment]
-    result = optimum(rows, rules, design, args.table.parent / "traces", Path(content["configs"]))
-    text = yaml.safe_dump({"study": study["name"], **result}, sort_keys=False, width=120)
+    traces, configs = args.table.parent / "traces", Path(content["configs"])
+    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"])
+    text = yaml.dump({"study": study["name"], **result}, Dumper=_dumper(), sort_keys=False, width=120)
     write_atomic(args.optimum, text, only_if_changed=True)
     chosen = result["environments"][0]
     print(f"best of the headline environment: {chosen['point_id']}")
     return 0
+
+
+def _dumper() -> Any:
+    """YAML's safe dumper, with texts of several lines as they are."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return Dumper

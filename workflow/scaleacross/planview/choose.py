@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import Infeasible, InvalidInput, did_you_mean
 from ..plan.degrees import Parallelism, parallelism_from
 from ..plan.frameworks import Launch
-from ..schedule import Schedule
+from ..schedule import Schedule, names, parameters
 from ..schema import parse_yaml, read_yaml
 from ..study.design import Designer
 from ..study.plans import PARALLELISM_KEYS, TRAINING_KEYS, Plan, Setting, build_schedule, make_plan, parallelism_of
@@ -62,19 +62,19 @@ def choose(study: Study, designer: Designer, words: Sequence[str], results: Path
         Infeasible: the reason why a point given by its id cannot exist.
     """
     pairs = [word for word in words if "=" in word]
-    names = [word for word in words if "=" not in word]
-    if len(names) > 1 or (names and pairs):
+    single = [word for word in words if "=" not in word]
+    if len(single) > 1 or (single and pairs):
         raise InvalidInput("E-POINT", f"{' '.join(words)!r} names more than one point", "give an id, or key=value ...")
     if pairs:
         return _by_values(study, designer, pairs)
-    if names and names[0] != OPTIMUM and names[0] not in study.baselines:
-        return make(study, designer, _by_id(study, names[0]).values, "the point asked for")
-    winner = None if names and names[0] != OPTIMUM else _winner(results)
+    if single and single[0] != OPTIMUM and single[0] not in study.baselines:
+        return make(study, designer, _by_id(study, single[0]).values, "the point asked for")
+    winner = None if single and single[0] != OPTIMUM else _winner(results)
     if winner is not None:
         return make(study, designer, _by_id(study, winner).values, "the optimum of the headline environment")
-    if names == [OPTIMUM]:
+    if single == [OPTIMUM]:
         raise InvalidInput("E-RESULTS", f"{study.name} has no optimum yet", "run the study first: snakemake --cores N")
-    return _by_baseline(study, designer, names[0] if names else None)
+    return _by_baseline(study, designer, single[0] if single else None)
 
 
 def make(study: Study, designer: Designer, values: Mapping[str, Any], how: str) -> Chosen:
@@ -144,7 +144,9 @@ def _by_values(study: Study, designer: Designer, pairs: Sequence[str]) -> Chosen
 
 
 def _values(designer: Designer, pairs: Sequence[str]) -> dict[str, Any]:
-    known = {*designer.study.swept, *PARALLELISM_KEYS, *TRAINING_KEYS}
+    own = {str(key) for schedule in names() for key in parameters(schedule)}
+    templates = {*designer.cluster_variables, *designer.config_variables}
+    known = {*designer.study.swept, *PARALLELISM_KEYS, *TRAINING_KEYS, *own, *templates}
     values: dict[str, Any] = {}
     for pair in pairs:
         key, _, text = pair.partition("=")

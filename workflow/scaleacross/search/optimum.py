@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..study.tables import Row
+from .frameworks import framework_settings
 from .select import TIME, Rules, baseline_row, best, contenders, environments
 
 PARTS = (
@@ -34,7 +35,7 @@ _NEGLIGIBLE = 0.01  # of the total difference: parts below it are left out of th
 
 
 def optimum(
-    rows: Sequence[Row], rules: Rules, dimensions: Sequence[str], traces: Path, configs: Path
+    rows: Sequence[Row], rules: Rules, dimensions: Sequence[str], traces: Path, configs: Path, gpus_per_node: int = 8
 ) -> dict[str, Any]:
     """The content of ``optimum.yaml``: an entry an environment, the headline first.
 
@@ -42,6 +43,7 @@ def optimum(
         rows: rows of ``results.csv``.
         dimensions: columns that describe a design (environment left out).
         traces, configs: folders that hold a folder for each plan and each configuration.
+        gpus_per_node: for the launch lines of other frameworks.
     """
     entries = []
     for environment in environments(rules):
@@ -60,6 +62,9 @@ def optimum(
             against = next(((name, row) for name, row in baselines.items() if row), None)
             if against is not None:
                 entry["why"] = explain(winner, *against, dimensions)
+            frameworks = framework_settings(traces / winner["plan_id"], gpus_per_node)
+            if frameworks is not None:
+                entry["frameworks"] = frameworks
         entries.append(entry)
     return {"objective": TIME, "environments": entries}
 

@@ -37,7 +37,17 @@ STEP_CODE = {
     "render": ("cli.render",),
     "simulate": ("engine", "astra", "trace", "validate", "search.evaluate", "search.batch", "search.isolate"),
     "aggregate": ("study.tables", "study.provenance", "search.table", "report.columns", "cli.aggregate", "cli.columns"),
-    "select": ("study.tables", "search.select", "search.optimum", "report.columns", "cli.select", "cli.columns"),
+    "select": (
+        "study.tables",
+        "search.select",
+        "search.optimum",
+        "search.frameworks",
+        "plan",
+        "model",
+        "report.columns",
+        "cli.select",
+        "cli.columns",
+    ),
     "report": ("report", "engine", "astra", "cli.report"),
     "verdict": ("study.tables", "search.verdict", "cli.verdict"),
 }

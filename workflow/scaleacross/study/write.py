@@ -74,6 +74,7 @@ def study_content(designed: Designed, settings: Settings, key: str, run_settings
         "dimension_columns": designed.dimension_columns,
         "tiers": [tier.name.replace("-", "_") for tier in designed.cluster.tiers],
         "gpus": designed.cluster.gpus,
+        "gpus_per_node": designed.cluster.tiers[0].size,
         "accelerator": designed.accelerator.name,
         "configs": str(settings.astra_configs / study.name),
         "binary_digest": run_settings["binary_digest"],
