@@ -31,6 +31,11 @@ class Machine:
         """Time 0."""
         self.m, self.h = loop.start(self.m, self.h, self.f)
 
+    def compile(self) -> None:
+        """Turn lists into arrays, for the kernel that has been compiled meanwhile."""
+        self.m, self.h = np.array(self.m, np.int64), np.array(self.h, np.int64)
+        self.f = np.array(self.f, np.float64)
+
     def run(self, budget: int = 1 << 62) -> int:
         """Until the end, or a reason to stop (DONE, NEEDS, PAUSED, BROKEN of the kernel's loop)."""
         status, self.m, self.h = loop.run(self.m, self.h, self.f, budget)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import Deadlock, InvalidInput
 from .assemble import Assembly, assemble
+from .fold import fold
 from .kernel import layout as L
 from .kernel.jit import compile_kernel, is_compiled
 from .kernel.loop import BROKEN, NEEDS, PAUSED
@@ -88,16 +89,20 @@ def _simulate(
 
         return simulate_fluid(workload, config, options, time_limit, timeline)
     population = population_of(workload, config)
-    names = [workload.files[k] for k in range(len(population.true_of))]
-    chunks = model == "aware" or detail == "chunks" or needs_chunks(population, config)
-    assembly = assemble(population, config, options, not chunks, model == "aware", names)
-    if not chunks and detail == "auto" and not workload.folded and estimate(assembly) <= CHUNKWISE:
-        assembly = assemble(population, config, options, False, False, names)
-        chunks = True
-    _done["work"] += int(assembly.machine.first_node[-1]) + (estimate(assembly) if chunks else 0)
+    aware = model == "aware"
+    chunks = aware or detail == "chunks" or needs_chunks(population, config)
+    names = workload.files
+    small = population if workload.folded or chunks else fold(population, config, names)
+    shown = names if workload.folded else [names[k] for k in small.true_of.tolist()]
+    assembly = assemble(small, config, options, not chunks, aware, shown)
+    messages = estimate(assembly)
+    if not chunks and detail == "auto" and not workload.folded and messages <= CHUNKWISE:
+        chunks, small = True, population
+        assembly = assemble(small, config, options, False, False, names)
+    _done["work"] += int(assembly.machine.first_node[-1]) + (messages if chunks else 0)
     if not is_compiled() and _done["work"] > COMPILE_FROM:
         compile_kernel()
-        assembly = assemble(population, config, options, not chunks, model == "aware", names)
+        assembly.machine.compile()
     status = execute(assembly, Composer(config, options), time_limit)
     outcome = collect(assembly, status, timeline)
     if status != "ok":
@@ -124,14 +129,15 @@ def population_of(workload: Workload, config: Config) -> Population:
 
 
 def estimate(assembly: Assembly) -> int:
-    """Messages of a chunk-wise simulation."""
+    """Messages of a chunk-wise simulation of all ranks."""
     total = 0
+    weights = assembly.population.weights().tolist()
     for sim, k in enumerate(assembly.population.program.tolist()):
         program = assembly.population.programs[k]
         counts = np.bincount(program.call[program.call >= 0], minlength=len(program.calls))
         for number, count in enumerate(counts.tolist()):
             plan = assembly.signatures[assembly.call_of[(sim, number)][0]].plan
-            total += count * plan.chunks * sum(phase.steps or 2 for phase in plan.phases)
+            total += weights[sim] * count * plan.chunks * sum(phase.steps or 2 for phase in plan.phases)
     return total
 
 
