@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
 import yaml
 from scaleacross.cli.main import main
+from scaleacross.cli.report import _check_end
+from scaleacross.errors import InvalidInput
+from scaleacross.report import Bar, Gantt
 from synthetic_study import DIMENSIONS, ENVIRONMENT, PRODUCTION, TIERS, write_study
 
 
@@ -42,3 +46,10 @@ def test_a_study_that_has_not_run_is_one_clear_error(tmp_path, capsys):
     page = tmp_path / "report.html"
     assert main(["report", str(tmp_path / "design/study.json"), "--output", str(page)]) == 2
     assert capsys.readouterr().err.startswith("E-RESULTS: ") and not page.exists()
+
+
+def test_a_timeline_that_contradicts_the_table_is_refused():
+    gantt = Gantt("x", [[Bar(0.0, 5.0, "F", 0)]])
+    _check_end(gantt, 5.01)
+    with pytest.raises(InvalidInput, match=r"E-TIMELINE: the step ends after 5 s, results.csv says 5.2 s"):
+        _check_end(gantt, 5.2)

@@ -63,6 +63,7 @@ def test_percentages():
     assert percent(0.4321) == "43.2 %"
     assert signed_percent(0.2857) == "+28.6 %"
     assert signed_percent(-0.05) == "−5.0 %"
+    assert signed_percent(0.00021) == "+0.02 %"
     assert signed_percent(None) == "–"
 
 

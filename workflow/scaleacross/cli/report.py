@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..report import Gantt, StudyFacts
 
 MOST_STAGES = 64
+TOLERANCE = 0.01  # of the iteration time; the last message may end after the last operator
 TIME_LIMIT = 60.0  # seconds of wall time a timeline may take
 
 
@@ -47,7 +48,8 @@ def _yaml(path: Path) -> Mapping[str, Any]:
 def timelines(folder: Path, content: Mapping[str, Any], facts: StudyFacts) -> list[Gantt]:
     """The step in time of the winner and of the first baseline, from the embedded engine; or fewer."""
     from ..errors import ScaleAcrossError
-    from ..report.findings import load_findings
+    from ..report.findings import TIME, load_findings
+    from ..report.tables import number_of
     from ..report.words import short_label
 
     findings = load_findings(folder, facts)
@@ -63,7 +65,9 @@ def timelines(folder: Path, content: Mapping[str, Any], facts: StudyFacts) -> li
         config = Path(content["configs"]) / str(point["config_id"])
         try:
             title = f"{name}: {short_label(point, findings.varied)}"
-            found.append(_timeline(title, workload, config, str(point["network_model"])))
+            gantt = _timeline(title, workload, config, str(point["network_model"]))
+            _check_end(gantt, number_of(point, TIME))
+            found.append(gantt)
         except (ScaleAcrossError, OSError) as error:
             print(f"no timeline of {point['point_id']}: {error}", file=sys.stderr)
     return found
@@ -88,3 +92,12 @@ def _timeline(title: str, workload: Path, config: Path, model: str) -> Gantt:
         raise InvalidInput("E-TIMELINE", f"{outcome.status}: {outcome.message}")
     stages = range(min(MOST_STAGES, len(RankMap.load(workload.parent).classes)))
     return from_timeline(title, {stage: outcome.timeline(stage) for stage in stages})
+
+
+def _check_end(gantt: Gantt, seconds: float) -> None:
+    """Refuse a timeline that contradicts the table (traces or configuration were written anew since then)."""
+    from ..errors import InvalidInput
+
+    if abs(gantt.end - seconds) > TOLERANCE * seconds:
+        clash = f"the step ends after {gantt.end:.6g} s, results.csv says {seconds:.6g} s"
+        raise InvalidInput("E-TIMELINE", clash, "run the flow again: its inputs changed since")

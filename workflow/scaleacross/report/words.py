@@ -90,8 +90,11 @@ def percent(fraction: float | None) -> str:
 
 
 def signed_percent(fraction: float | None) -> str:
-    """The same with its sign, one decimal: +28.6 %."""
-    return "–" if fraction is None or fraction != fraction else f"{fraction * 100:+.1f} %".replace("-", "−")
+    """The same with its sign, one decimal, two below a tenth of a percent: +28.6 %, +0.02 %."""
+    if fraction is None or fraction != fraction:
+        return "–"
+    decimals = 2 if 0 < abs(fraction) < 0.001 else 1
+    return f"{fraction * 100:+.{decimals}f} %".replace("-", "−")
 
 
 def name_of(dimension: str) -> str:
