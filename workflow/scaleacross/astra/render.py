@@ -18,9 +18,10 @@ from ..cluster import Accelerator, Cluster, render, template_variables
 from ..errors import InvalidInput
 from ..files import short_hash, write_atomic
 from ..schema import parse_yaml
+from .algorithms.lowering import Implementations, implementations
 from .config_files import load_groups, load_memory, load_network, load_system
 from .dimensions import AstraDim, DimLike, astra_dimensions, simulated_tiers
-from .settings import SETTING_NAMES, Implementations, implementations, read_settings
+from .settings import SETTING_NAMES, read_settings
 
 NETWORK, SYSTEM, MEMORY, GROUPS = "network.yml", "system.json", "memory.json", "comm_groups.json"
 CONFIG_FILES = (NETWORK, SYSTEM, MEMORY, GROUPS)
@@ -78,7 +79,7 @@ def render_config(
         InvalidInput: E-TIER, E-DIMS, E-VALUE, E-COLLECTIVE, E-PRECISION, E-NAME (a dimension named like one of the
             templates' own names), template errors of :func:`scaleacross.cluster.render`, E-TEMPLATE where a rendered
             file doesn't say what was meant.
-        Infeasible: E-HALVING.
+        Infeasible: E-HALVING, E-COLLECTIVE for a collective that ASTRA-sim cannot be made to run on these dimensions.
     """
     clash = sorted(_OWN_NAMES & values.keys())
     if clash:
@@ -87,7 +88,14 @@ def render_config(
         )
     columns = astra_dimensions(dims, cluster)
     settings = read_settings(values)
-    chosen = implementations(settings, columns, [tier.name for tier in cluster.tiers])
+    chosen = implementations(
+        settings.collective,
+        settings.all_to_all,
+        settings.collective_optimization,
+        columns,
+        [tier.name for tier in cluster.tiers],
+        communicators=bool(groups),
+    )
     context = {
         **values,
         "cluster": cluster,

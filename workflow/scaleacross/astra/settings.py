@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..errors import Infeasible, InvalidInput, did_you_mean
 from ..schema import quantity, validate
-from .dimensions import AstraDim
-
-# The field's names for the algorithms, and ASTRA-sim's.
-ALGORITHMS = {"ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"}
-DEFAULT_ALGORITHM = "ring"
+from .algorithms.lowering import ALGORITHMS, DEFAULT_ALGORITHM
 
 
 class Settings(BaseModel):
@@ -31,8 +24,8 @@ class Settings(BaseModel):
 
     collective: str | dict[str, str] = Field(
         DEFAULT_ALGORITHM,
-        description="ring, direct or halving-doubling on every dimension, or per tier: {node: direct}, also "
-        "written as the text 'node:direct campus:ring'; tiers not named use that of '*', else ring",
+        description=f"one of {', '.join(ALGORITHMS)}; or per tier: {{node: direct}}, also written as the text "
+        "'node:direct campus:pat'; tiers not named use that of '*', else ring",
     )
     all_to_all: Annotated[str, Field(pattern=r"^(ring|direct([1-9]\d{0,4})?)$")] = Field(
         "direct1",
@@ -71,66 +64,3 @@ def read_settings(values: Mapping[str, Any]) -> Settings:
         InvalidInput: E-VALUE for a value that a setting cannot take.
     """
     return validate(Settings, {name: values[name] for name in SETTING_NAMES & values.keys()}, "design point")
-
-
-@dataclass(frozen=True)
-class Implementations:
-    """ASTRA-sim's algorithm of each collective type, one entry a dimension: always exactly as many as dimensions."""
-
-    all_reduce: tuple[str, ...]
-    all_gather: tuple[str, ...]
-    reduce_scatter: tuple[str, ...]
-    all_to_all: tuple[str, ...]
-
-
-def implementations(settings: Settings, dims: Sequence[AstraDim], tiers: Sequence[str]) -> Implementations:
-    """The algorithm of every collective on every dimension.
-
-    Pipeline dimensions carry sends and receives only and get ``ring``. All-to-all has its own setting: it has no
-    halving-doubling, and ASTRA-sim's ring form sends each block through every rank in between.
-
-    Args:
-        settings: of the point.
-        dims: dimensions, innermost first.
-        tiers: names of the cluster's tiers, for a per-tier choice.
-
-    Raises:
-        InvalidInput: E-COLLECTIVE for an algorithm or a tier that does not exist.
-        Infeasible: E-HALVING for halving-doubling on a dimension that is no power of two.
-    """
-    chosen = _per_tier(settings.collective, tiers)
-    names = []
-    for number, dim in enumerate(dims):
-        algorithm = DEFAULT_ALGORITHM if dim.axis == "pp" else chosen[dim.tier]
-        if algorithm == "halving-doubling" and dim.size & (dim.size - 1):
-            raise _halving_error(number, dim)
-        names.append(ALGORITHMS[algorithm])
-    everywhere = tuple(names)
-    return Implementations(everywhere, everywhere, everywhere, (settings.all_to_all,) * len(everywhere))
-
-
-def _per_tier(collective: str | Mapping[str, str], tiers: Sequence[str]) -> dict[str, str]:
-    if isinstance(collective, str) and ":" not in collective:
-        choice: Mapping[str, str] = {"*": collective}
-    elif isinstance(collective, str):
-        parts = [part.partition(":") for part in collective.replace(",", " ").split()]
-        choice = {tier: algorithm for tier, _, algorithm in parts}
-    else:
-        choice = collective
-    for tier, algorithm in choice.items():
-        if tier != "*" and tier not in tiers:
-            raise InvalidInput(
-                "E-COLLECTIVE", f"collective {collective!r}: no tier '{tier}'", did_you_mean(tier, tiers)
-            )
-        if algorithm not in ALGORITHMS:
-            fix = did_you_mean(algorithm, ALGORITHMS)
-            raise InvalidInput("E-COLLECTIVE", f"collective {collective!r}: no algorithm '{algorithm}'", fix)
-    default = choice.get("*", DEFAULT_ALGORITHM)
-    return {tier: choice.get(tier, default) for tier in tiers}
-
-
-def _halving_error(number: int, dim: AstraDim) -> Infeasible:
-    nearest = 2 ** round(math.log2(dim.size))
-    clash = f"halving-doubling on dimension {number} ({dim.tier}, {dim.axis}) of {dim.size} NPUs, no power of two"
-    fix = f"choose ring or direct for tier {dim.tier}, or degrees that leave {nearest} there"
-    return Infeasible("E-HALVING", clash, fix, abs(dim.size - nearest) / dim.size)
