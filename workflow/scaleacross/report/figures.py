@@ -149,7 +149,9 @@ def _mark_points(axes: Axes, findings: Findings) -> None:
             continue
         seen.append(row)
         x, y = _memory_and_time([row])
-        axes.plot(x, y, marker, ms=size, color=colour, mec="white", mew=1, label=name, ls="none", zorder=4)
+        axes.plot(
+            x, y, marker, ms=size, color=colour, mec="white", mew=1, label=name, ls="none", zorder=6 - len(seen) / 10
+        )
         below = name == "winner"  # it is the lowest of all: the others' labels keep clear of it
         axes.annotate(name, (x[0], y[0]), (9, -4 if below else 5), textcoords="offset points", size=8.5,
                       va="top" if below else "bottom", weight="bold", zorder=5)  # fmt: skip

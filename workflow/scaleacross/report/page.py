@@ -165,7 +165,10 @@ def _definition(values: Mapping[str, object]) -> str:
     if "best_of" in values:
         members = values["best_of"] if isinstance(values["best_of"], list) else [values["best_of"]]
         return "the best of " + ", ".join(str(member) for member in members)
-    fixed = ", ".join(f"{name_of(key)} {value_of(key, value)}" for key, value in values.items())
+    picker = values.get("picked_by")
+    fixed = ", ".join(f"{name_of(key)} {value_of(key, value)}" for key, value in values.items() if key != "picked_by")
+    if picker:
+        return f"the point that {picker}'s own cost model picks" + (f" among those with {fixed}" if fixed else "")
     return "the best feasible point" + (f" with {fixed}" if fixed else "")
 
 
