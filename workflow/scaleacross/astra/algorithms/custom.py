@@ -4,7 +4,8 @@ What ASTRA-sim does with such a key (read in its system layer): the key holds on
 ``<prefix>.<position>.et``, its position in the communicator group, or its rank where there is no group. Peers in the
 trace are positions likewise. Nodes have no slots: whatever is ready starts. A send ends on arrival, a compute node
 after its microseconds (1 ns where it says 0), and the collective with the last node. The bytes are those of the trace,
-whatever the workload asks for; splits and chunks don't apply. A relative prefix is taken from the working folder.
+whatever the workload asks for; splits and chunks don't apply. A relative prefix is taken from the working folder. A
+position is counted in the group's *sorted* list, the peers in the list as written: only ascending groups work.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ KEY = "{}-implementation-custom"
 def custom_traces(schedule: MessageSchedule, size: int, reduce_bandwidth: float = 0.0) -> list[Trace]:
     """One trace for each position of a schedule.
 
-    A send waits for the arrivals (and sums) that it carries; sends of a step start at once. Receives are posted at the
-    start. Every pair numbers its messages, so that tags tell them apart.
+    A send waits for the arrivals (and sums) that it carries and for what the position sent a step before: a port takes
+    one step after the other. (The two trees of a double binary tree are independent: there only the arrivals count.)
+    Sends of a step start at once, receives are posted at the start. Every pair numbers its messages, so that tags tell
+    them apart.
 
     Args:
         schedule: of :func:`make_schedule`.
@@ -45,16 +48,22 @@ def custom_traces(schedule: MessageSchedule, size: int, reduce_bandwidth: float 
     builders = [TraceBuilder() for _ in range(schedule.members)]
     brought: list[dict[int, list[int]]] = [{} for _ in range(schedule.members)]  # position: block -> nodes
     numbers: dict[tuple[int, int], int] = {}
+    busy: list[list[int]] = [[] for _ in range(schedule.members)]  # sends of the position's step before
     for number, step in enumerate(schedule.steps):
         tags = []
+        sends: dict[int, list[int]] = {}
         for message in step:
             pair = (message.source, message.target)
             numbers[pair] = numbers.get(pair, -1) + 1
             tags.append(numbers[pair])
             known = brought[message.source]
-            deps = sorted({node for b in message.blocks for node in known.get(b, ())})
+            deps = sorted({*busy[message.source], *(node for b in message.blocks for node in known.get(b, ()))})
             name = f"{schedule.algorithm}.s{number}.to{message.target}"
-            builders[message.source].send(name, message.target, block * len(message.blocks), tags[-1], deps=deps)
+            node = builders[message.source].send(name, message.target, block * len(message.blocks), tags[-1], deps=deps)
+            sends.setdefault(message.source, []).append(node)
+        if schedule.algorithm != "double-binary-tree":
+            for position, nodes in sends.items():
+                busy[position] = nodes
         for message, tag in zip(step, tags, strict=True):
             node = _receive(builders[message.target], message, tag, block * len(message.blocks), reduce_bandwidth)
             known = brought[message.target]
