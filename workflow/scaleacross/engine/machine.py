@@ -15,6 +15,7 @@ from .plan import Phase, Plan, tree_table
 from .settings import POLICY_CODES, TOPOLOGY_CODES, Config, Options
 
 Int64 = NDArray[np.int64]
+INNER_GAP = 0.0038  # ns a byte on the inner link of the shared bus, fixed in the reference
 
 
 @dataclass(slots=True)
@@ -156,7 +157,7 @@ class Parts:
         memory = self.put([0] * (self.channels * L.X_SIZE))
         count = len(self.ranks)
         first_node = np.cumsum([0, *(part.nodes for part in self.ranks)])
-        own = dims * (2 * queues + 7 + 1) + self.custom_cells
+        own = dims * (2 * queues + 7 + 1) + self.custom_cells + 4 * L.V_SIZE
         mask = (1 << max(6, (8 * count - 1).bit_length())) - 1
         links = config.npus**2 if topologies[0] == 1 else 2 * config.npus
         at_children = len(self.cells)
@@ -181,7 +182,7 @@ class Parts:
             states[span, L.W_RANK] = at_ranks + k * L.R_SIZE
         self._fill_header(shape, memory, at_ranks, at_sims, at_bucket, at_link, mask, top)
         tail = np.zeros(at_states - at_own, np.int64)
-        self._fill_robins(tail, own)
+        self._fill_own(tail, own, at_ranks)
         whole = np.concatenate(
             [
                 np.array(self.cells, np.int64),
@@ -196,6 +197,7 @@ class Parts:
         )
         self._link_ready(whole, at_ranks, at_states, first_node, waits)
         constants = [*network.latency, *config.bytes_per_ns, config.system.local_mem_bandwidth * 1_000_000_000]
+        constants += [float(np.float32(config.system.bus_gap)), INNER_GAP]
         heap = np.zeros(2 * self.room, np.int64)
         return Machine(ints(whole), ints(heap), floats(constants), first_node, at_states)
 
@@ -213,14 +215,21 @@ class Parts:
         ranks[:, L.R_ROBINS] = start + 2 * dims * queues
         ranks[:, L.R_SENT] = start + 2 * dims * queues + 7 * dims
         ranks[:, L.R_CUSTOM] = start + 2 * dims * queues + 8 * dims
+        ranks[:, L.R_BUS] = start + 2 * dims * queues + 8 * dims + self.custom_cells
         return ranks
 
-    def _fill_robins(self, tail: Int64, own: int) -> None:
-        """Fresh round robins: 0, 0, half of the queues in each dimension; tree counters 0."""
+    def _fill_own(self, tail: Int64, own: int, at_ranks: int) -> None:
+        """Fresh round robins: 0, 0, half of the queues in each dimension; tree counters 0. Sides of the shared bus."""
         dims, queues = self.config.network.dimensions, self.options.queues_per_dim
         fresh = [cell for _ in range(dims) for cell in (0, 0, queues // 2)] + [0] * (4 * dims)
         table = tail.reshape(len(self.ranks), own)
         table[:, 2 * dims * queues : 2 * dims * queues + 7 * dims] = fresh if self.robins is None else self.robins
+        system = self.config.system
+        sides = table[:, own - 4 * L.V_SIZE :].reshape(len(self.ranks), 4, L.V_SIZE)
+        sides[:, :, L.V_SIDE] = np.arange(4)
+        sides[:, :, L.V_RANK] = (at_ranks + np.arange(len(self.ranks)) * L.R_SIZE)[:, None]
+        for cell, value in ((L.V_L, system.bus_l), (L.V_O, system.bus_o), (L.V_G, system.bus_g)):
+            sides[:, :, cell] = int(np.float32(value))
 
     def _fill_header(
         self, shape: int, memory: int, ranks: int, sims: int, bucket: int, link: int, mask: int, top: int
@@ -242,6 +251,8 @@ class Parts:
         g[L.G_TOPOLOGY] = TOPOLOGY_CODES[self.config.network.topology[0]]
         g[L.G_NPUS] = self.config.npus
         g[L.G_TOP] = top
+        g[L.G_BUS] = int(system.model_shared_bus)
+        g[L.G_REDUCE] = system.reduction_delay
         g[L.G_RANKS], g[L.G_SIM_OF], g[L.G_SHAPE], g[L.G_BUCKET] = ranks, sims, shape, bucket
         g[L.G_LINK], g[L.G_MEMORY] = link, memory
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,18 +68,61 @@ class Program:
         return len(self.order)
 
 
-def build_program(trace: Trace, where: str) -> Program:
-    """Check a trace and make it ready. ``where``: its name in errors.
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What traces share that differ in peers and group numbers only."""
+
+    order: Int64
+    kind: Int64
+    slot: Int64
+    child_ptr: Int64
+    child: Int64
+    waits: Int64
+    axis: Int64
+
+
+def build_program(trace: Trace, where: str, known: dict[bytes, Structure] | None = None) -> Program:
+    """Check a trace and make it ready. ``where``: its name in errors. ``known``: structures made before.
 
     Raises:
         InvalidInput: E-TRACE-NODES (none), E-TRACE-ID (twice), E-TRACE-DEP (unknown), E-TRACE-COMM (a communication
         node
-            without what it needs, or on the CPU), E-TRACE-COLL (a collective type that cannot be simulated).
+            without what it needs, on the CPU, or of a collective type that is not simulated).
     """
+    known = {} if known is None else known
+    key = _structure_key(trace)
+    if key not in known:
+        known[key] = _structure(trace, where)
+    s = known[key]
+    call, calls = _calls(trace, s.order, s.kind, where)
+    return Program(trace, s.order, s.kind, s.slot, call, calls, s.child_ptr, s.child, s.waits, s.axis)
+
+
+def _structure_key(trace: Trace) -> bytes:
+    digest = blake2b(digest_size=16)
+    for column in (
+        trace.ids,
+        trace.types,
+        trace.is_cpu_op,
+        trace.comm_type,
+        trace.data_ptr,
+        trace.data_deps,
+        trace.ctrl_ptr,
+        trace.ctrl_deps,
+        trace.comm_size > 0,
+        trace.comm_src >= 0,
+        trace.comm_dst >= 0,
+        trace.comm_tag >= 0,
+    ):
+        digest.update(column.tobytes())
+    digest.update("\0".join(trace.names).encode())
+    return digest.digest()
+
+
+def _structure(trace: Trace, where: str) -> Structure:
     if len(trace) == 0:
-        raise InvalidInput(
-            "E-TRACE-NODES", f"{where} has no nodes", "an idle rank needs one, for instance a compute node"
-        )
+        fix = "an idle rank needs one, for instance a compute node"
+        raise InvalidInput("E-TRACE-NODES", f"{where} has no nodes", fix)
     order = np.argsort(trace.ids, kind="stable").astype(np.int64)
     ids = trace.ids[order]
     twice = np.flatnonzero(ids[1:] == ids[:-1])
@@ -86,9 +130,8 @@ def build_program(trace: Trace, where: str) -> Program:
         raise InvalidInput("E-TRACE-ID", f"{where} has node id {ids[twice[0]]} twice", "give each node its own id")
     types = trace.types[order].astype(np.int64)
     kind, slot = _kinds(trace, order, types, where)
-    call, calls = _calls(trace, order, kind, where)
     child_ptr, child, waits = _edges(trace, order, ids, where)
-    return Program(trace, order, kind, slot, call, calls, child_ptr, child, waits, _axes(trace, order, types))
+    return Structure(order, kind, slot, child_ptr, child, waits, _axes(trace, order, types))
 
 
 def _kinds(trace: Trace, order: Int64, types: Int64, where: str) -> tuple[Int64, Int64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..trace.workload import Workload as Source
 from ..trace.workload import open_workload
-from .program import Program, build_program
+from .program import Program, Structure, build_program
 
 Int64 = NDArray[np.int64]
 
@@ -66,12 +66,13 @@ def prepare(source: Source) -> Workload:
     files = [entry.file for entry in ranks.classes]
     numbers: dict[int, int] = {}
     programs: list[Program] = []
+    known: dict[bytes, Structure] = {}
     which = np.zeros(len(files), np.int64)
     for k, trace in enumerate(source.traces):
         if id(trace) not in numbers:
             assert trace is not None
             numbers[id(trace)] = len(programs)
-            programs.append(build_program(trace, files[k]))
+            programs.append(build_program(trace, files[k], known))
         which[k] = numbers[id(trace)]
     if not ranks.folded:
         return Workload(source, programs, which, files)

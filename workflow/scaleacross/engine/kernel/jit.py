@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import custom, loop, network, operators, pools, streams
+from . import bus, custom, loop, network, operators, pools, streams
 
-MODULES = (pools, network, custom, streams, operators, loop)
+MODULES = (pools, bus, network, custom, streams, operators, loop)
 ENTRIES = ("start", "settle", "run")
 _state = {"compiled": False}
 

@@ -205,3 +205,12 @@ Y_SIZE = 8
 
 # Remote memory ------------------------------------------------------------------------------------------------------
 X_BUSY, X_FIRST, X_FINAL, X_SIZE = range(4)
+
+# The shared bus: a side of a link, and a request ---------------------------------------------------------
+V_SIDE = 0  # 0 endpoint, 1 memory, 2 and 3 of the inner link
+V_RANK = 1
+V_STATE, V_BEFORE, V_LAST, V_READS, V_BUSY, V_WAITING = 2, 3, 4, 5, 6, 7
+V_L, V_O, V_G = 8, 9, 10
+V_QUEUES = 11  # head and tail of what waits to be sent, was received, waits to be processed
+V_SIZE = 17
+Q_SIDE, Q_BYTES, Q_PROCESSED, Q_RETURNS, Q_EVENT, Q_OUTER, Q_STREAM, Q_WORK, Q_NEXT, Q_SIZE = range(1, 11)

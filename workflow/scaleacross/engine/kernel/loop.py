@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .bus import bus_event, drop, go_on
 from .custom import end_step
 from .layout import (
     B_FIRST,
@@ -33,6 +34,7 @@ from .layout import (
     I_A,
     I_B,
     I_BUNDLE,
+    I_BUS,
     I_CUSTOM,
     I_KIND,
     I_MEMORY,
@@ -54,6 +56,11 @@ from .layout import (
     MEMBER_RANK,
     O_WAITING,
     P_LOCAL,
+    Q_EVENT,
+    Q_OUTER,
+    Q_SIDE,
+    Q_STREAM,
+    Q_WORK,
     R_COLL_NODE,
     R_END_QUEUE,
     R_LEAD,
@@ -153,18 +160,45 @@ def receive(m: Memory, h: Memory, f: Memory, message: int) -> None:
     fire(m, h, f, kind, a, b)
 
 
+def pass_packet(m: Memory, h: Memory, f: Memory, rank: int, stream: int, work: int) -> None:
+    """A packet is through the endpoint (``work`` >= 0: bytes to reduce) or through its reduction (-1 - ns that it
+    took)."""
+    if work > 0:
+        # Local work of a reduction: read, read, write, each truncated to a nanosecond.
+        wait = 3 * int(work / f[2 * m[G_DIMS]] * 1e9)
+        register(m, h, rank, m[G_NOW] + wait, I_BUNDLE, stream, -1 - wait)
+        return
+    local = m[phase_of(m, stream) + P_LOCAL] == 1
+    m[G_LEAD] = -1 - work if work < 0 else (LOCAL_DELAY if local else m[G_ENDPOINT])
+    if packet_free(m, h, f, stream) == 1:
+        end_phase(m, h, f, stream)
+
+
+def cross_bus(m: Memory, h: Memory, f: Memory, rank: int, side: int, event: int) -> None:
+    """Something ends at a side of the shared bus. A request that is done on the inner link goes on at the endpoint; a
+    packet that is through acts before the sides look for their next request."""
+    outer = 0
+    done = bus_event(m, h, f, side, event, 0)
+    if done != 0 and m[done + Q_OUTER] != 0:
+        request = m[done + Q_OUTER]
+        outer = m[request + Q_SIDE]
+        drop(m, done)
+        done = bus_event(m, h, f, outer, m[request + Q_EVENT], request)
+    if done != 0:
+        stream, work = m[done + Q_STREAM], m[done + Q_WORK]
+        drop(m, done)
+        pass_packet(m, h, f, rank, stream, work)
+    if outer != 0:
+        go_on(m, h, f, outer)
+    go_on(m, h, f, side)
+
+
 def run_item(m: Memory, h: Memory, f: Memory, rank: int, kind: int, a: int, b: int) -> None:
     """One timer of a rank."""
     if kind == I_BUNDLE:
-        if b > 0:
-            # Local work of a reduction: read, read, write, each truncated to a nanosecond.
-            wait = 3 * int(b / f[2 * m[G_DIMS]] * 1e9)
-            register(m, h, rank, m[G_NOW] + wait, I_BUNDLE, a, -1 - wait)
-            return
-        local = m[phase_of(m, a) + P_LOCAL] == 1
-        m[G_LEAD] = -1 - b if b < 0 else (LOCAL_DELAY if local else m[G_ENDPOINT])
-        if packet_free(m, h, f, a) == 1:
-            end_phase(m, h, f, a)
+        pass_packet(m, h, f, rank, a, b)
+    elif kind == I_BUS:
+        cross_bus(m, h, f, rank, a, b)
     elif kind == I_NODE:
         m[rank + R_STALE] = b
         node_done(m, h, f, a)

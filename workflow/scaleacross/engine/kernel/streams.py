@@ -8,6 +8,7 @@ phase ends when all is sent and as many packets are free as the phase keeps in f
 
 from __future__ import annotations
 
+from .bus import enter_bus
 from .custom import begin_custom
 from .layout import (
     C_CHUNKS,
@@ -22,6 +23,7 @@ from .layout import (
     CUSTOM,
     DIRECT,
     FREE_STREAM,
+    G_BUS,
     G_CONCURRENT,
     G_DIMS,
     G_ENDPOINT,
@@ -260,16 +262,23 @@ def begin_phase(m: Memory, h: Memory, f: Memory, stream: int) -> None:
         begin_custom(m, h, f, stream)
         return
     for _ in range(m[phase + P_WINDOW]):
-        insert_packet(m, h, stream, phase)
+        insert_packet(m, h, f, stream, phase)
 
 
-def bundle(m: Memory, h: Memory, stream: int, phase: int, work: int) -> None:
-    """A packet enters the endpoint; ``work``: bytes that are reduced behind it, 0 for none."""
-    wait = LOCAL_DELAY if m[phase + P_LOCAL] == 1 else m[G_ENDPOINT]
-    register(m, h, m[stream + S_RANK], m[G_NOW] + wait, I_BUNDLE, stream, work)
+def bundle(
+    m: Memory, h: Memory, f: Memory, stream: int, phase: int, work: int, size: int, to_memory: int, returns: int
+) -> None:
+    """A packet of ``size`` bytes passes the endpoint (or the shared bus, ``to_memory`` or back); ``work``: bytes that
+    are reduced behind it, 0 for none; ``returns``: it crosses the bus once more after that."""
+    rank = m[stream + S_RANK]
+    local = m[phase + P_LOCAL] == 1 and m[phase + P_ALGORITHM] != TREE
+    if m[G_BUS] == 1 and not local:
+        enter_bus(m, h, f, rank, stream, size, work, to_memory, returns)
+        return
+    register(m, h, rank, m[G_NOW] + (LOCAL_DELAY if local else m[G_ENDPOINT]), I_BUNDLE, stream, work)
 
 
-def insert_packet(m: Memory, h: Memory, stream: int, phase: int) -> None:
+def insert_packet(m: Memory, h: Memory, f: Memory, stream: int, phase: int) -> None:
     """Insertions come in rounds: ``window`` without local work, then ``processed`` with it where data is reduced (an
     all-reduce: in every other round, the first being one)."""
     window = m[phase + P_WINDOW]
@@ -277,18 +286,19 @@ def insert_packet(m: Memory, h: Memory, stream: int, phase: int) -> None:
         m[stream + S_PLAIN] = window
         m[stream + S_WORK] = m[phase + P_PROCESSED]
         m[stream + S_TOGGLE] = 1 - m[stream + S_TOGGLE]
-    work = 0
+    size = m[phase + P_BYTES]
+    if m[phase + P_ALGORITHM] == HALVING:
+        size = m[m[phase + P_TABLE] + 2 * m[stream + S_INSERTED] + 1]
+    m[stream + S_INSERTED] += 1
     if m[stream + S_PLAIN] > 0:
         m[stream + S_PLAIN] -= 1
-    else:
-        m[stream + S_WORK] -= 1
-        kind = m[phase + P_TYPE]
-        if kind == REDUCE_SCATTER or (kind == ALL_REDUCE and m[stream + S_TOGGLE] == 1):
-            work = m[phase + P_BYTES]
-            if m[phase + P_ALGORITHM] == HALVING:
-                work = m[m[phase + P_TABLE] + 2 * m[stream + S_INSERTED] + 1]
-    m[stream + S_INSERTED] += 1
-    bundle(m, h, stream, phase, work)
+        bundle(m, h, f, stream, phase, 0, size, 1, 0)
+        return
+    kind = m[phase + P_TYPE]
+    reduces = kind == REDUCE_SCATTER or (kind == ALL_REDUCE and m[stream + S_TOGGLE] == 1)
+    returns = 0 if m[stream + S_WORK] <= window else 1
+    m[stream + S_WORK] -= 1
+    bundle(m, h, f, stream, phase, size if reduces else 0, size, 0, returns)
 
 
 def send_packet(m: Memory, h: Memory, f: Memory, stream: int, phase: int) -> None:
@@ -362,7 +372,7 @@ def message_received(m: Memory, h: Memory, f: Memory, stream: int) -> int:
     if m[phase + P_ALGORITHM] == TREE:
         return step_tree(m, h, f, stream, phase, 1)
     m[stream + S_RECEIVED] += 1
-    insert_packet(m, h, stream, phase)
+    insert_packet(m, h, f, stream, phase)
     return 0
 
 
@@ -402,7 +412,7 @@ def begin_tree(m: Memory, h: Memory, f: Memory, stream: int, phase: int) -> None
         m[stream + S_STATE] = ONE_CHILD
         tree_receive(m, h, f, stream, phase, left if left >= 0 else right)
     elif left < 0 and right < 0:
-        bundle(m, h, stream, phase, 0)
+        bundle(m, h, f, stream, phase, 0, m[phase + P_BYTES], 1, 0)
         m[stream + S_STATE] = TO_PARENT
     else:
         m[stream + S_STATE] = TWO_CHILDREN
@@ -423,16 +433,16 @@ def step_tree(m: Memory, h: Memory, f: Memory, stream: int, phase: int, received
             tree_receive(m, h, f, stream, phase, parent)
             m[stream + S_STATE] = FROM_PARENT
         elif now == FROM_PARENT:
-            bundle(m, h, stream, phase, 0)
+            bundle(m, h, f, stream, phase, 0, size, 0, 0)
             m[stream + S_STATE] = LAST
         else:
             return 1
     elif parent >= 0:
         if now == TWO_CHILDREN and received == 1:
-            bundle(m, h, stream, phase, size)
+            bundle(m, h, f, stream, phase, size, size, 0, 0)
             m[stream + S_STATE] = ONE_CHILD
         elif now == ONE_CHILD and received == 1:
-            bundle(m, h, stream, phase, size)
+            bundle(m, h, f, stream, phase, size, size, 0, 1)
             m[stream + S_STATE] = TO_PARENT
         elif m[stream + S_REDUCED] < 1 and received == 0:
             m[stream + S_REDUCED] += 1
@@ -441,14 +451,14 @@ def step_tree(m: Memory, h: Memory, f: Memory, stream: int, phase: int, received
             tree_send(m, h, f, stream, phase, parent)
             tree_receive(m, h, f, stream, phase, parent)
         elif now == FROM_PARENT and received == 1:
-            bundle(m, h, stream, phase, size)
+            bundle(m, h, f, stream, phase, size, size, 0, 1)
             m[stream + S_STATE] = TO_CHILDREN
         elif now == TO_CHILDREN:
             tree_send(m, h, f, stream, phase, left)
             tree_send(m, h, f, stream, phase, right)
             return 1
     elif now == ONE_CHILD:
-        bundle(m, h, stream, phase, size)
+        bundle(m, h, f, stream, phase, size, size, 0, 1)
         m[stream + S_STATE] = TO_CHILDREN
     elif now == TO_CHILDREN:
         tree_send(m, h, f, stream, phase, left if left >= 0 else right)
