@@ -6,6 +6,7 @@ rule select:
     output:
         optimum="<results>/{study}/optimum.yaml",
         speedups="<results>/{study}/speedups.csv",
+        interplay="<results>/{study}/interplay.csv",
     log:
         "<results>/{study}/logs/select.log",
     benchmark:
@@ -20,4 +21,4 @@ rule select:
         digest=lambda wildcards: FLOWS[wildcards.study].digests["select"],
     shell:
         "scaleacross select {input.table} --study {input.study}"
-        " --optimum {output.optimum} --speedups {output.speedups} > {log} 2>&1"
+        " --optimum {output.optimum} --speedups {output.speedups} --interplay {output.interplay} > {log} 2>&1"

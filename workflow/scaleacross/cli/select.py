@@ -15,15 +15,20 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--study", required=True, type=Path, help="results/<study>/design/study.json")
     parser.add_argument("--optimum", required=True, type=Path, help="optimum.yaml to write")
     parser.add_argument("--speedups", required=True, type=Path, help="speedups.csv to write")
+    parser.add_argument("--interplay", required=True, type=Path, help="interplay.csv to write")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write ``optimum.yaml`` and ``speedups.csv``."""
+    """Write ``optimum.yaml``, ``speedups.csv`` and ``interplay.csv``."""
     import yaml
 
     from ..files import write_atomic
     from ..report.columns import SPEEDUPS
+    from ..search.baselines import described, pickers
+    from ..search.interplay import COLUMNS as INTERPLAY_COLUMNS
+    from ..search.interplay import interplay_rows
     from ..search.optimum import optimum
+    from ..search.sailor import PICKER, add_estimates
     from ..search.select import rules_of, speedups
     from ..study.tables import read_csv, write_csv
     from .columns import numeric_columns, result_columns
@@ -33,11 +38,16 @@ def run(args: argparse.Namespace) -> int:
     columns = result_columns(dimensions, content["tiers"])
     rows = read_csv(args.table, numeric_columns(columns))
     rules = rules_of(study)
+    traces, configs = args.table.parent / "traces", Path(content["configs"])
+    if PICKER in pickers(rules.baselines):
+        add_estimates(rows, traces, configs)
     environment = list(rules.environment)
     write_csv(args.speedups, speedups(rows, rules), [*environment, *(column.name for column in SPEEDUPS)])
     design = [name for name in dimensions if name not in environment]
-    traces, configs = args.table.parent / "traces", Path(content["configs"])
+    chosen_freely = list(study["dimensions"])
+    write_csv(args.interplay, interplay_rows(rows, rules, chosen_freely), [*environment, *INTERPLAY_COLUMNS])
     result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"])
+    result["baselines"] = described(study.get("baselines", {}))
     text = yaml.dump({"study": study["name"], **result}, Dumper=_dumper(), sort_keys=False, width=120)
     write_atomic(args.optimum, text, only_if_changed=True)
     chosen = result["environments"][0]

@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from ..study.tables import Row, cell
+from .baselines import BEST_OF, PICKED_BY, picked
 
 TIME = "iteration_time_s"
 
@@ -23,7 +24,7 @@ class Rules:
 
     Attributes:
         environment: values of each environment key, as cells, headline first.
-        baselines: name to the cells a baseline fixes, or ``{"best_of": [names]}``.
+        baselines: name to the cells a baseline fixes, or ``{"best_of": [names]}``; ``picked_by`` names a cost model.
         allow_unphysical: whether a point faster than its lower bound may win.
     """
 
@@ -68,11 +69,13 @@ def best(rows: Sequence[Row]) -> Row | None:
 def baseline_row(rows: Sequence[Row], rules: Rules, name: str) -> Row | None:
     """The best of ``rows`` that matches a baseline: generous to it, since what it leaves open is chosen for it."""
     wanted = rules.baselines[name]
-    if "best_of" in wanted:
-        members = wanted["best_of"] if isinstance(wanted["best_of"], list) else [wanted["best_of"]]
+    if BEST_OF in wanted:
+        members = wanted[BEST_OF] if isinstance(wanted[BEST_OF], list) else [wanted[BEST_OF]]
         found = (baseline_row(rows, rules, str(member)) for member in members)
         return best([row for row in found if row is not None])
-    return best([row for row in rows if all(row.get(key) == value for key, value in wanted.items())])
+    fixed = {key: value for key, value in wanted.items() if key != PICKED_BY}
+    matching = [row for row in rows if all(row.get(key) == value for key, value in fixed.items())]
+    return best(picked(matching, wanted[PICKED_BY]) if PICKED_BY in wanted else matching)
 
 
 def speedups(rows: Sequence[Row], rules: Rules) -> list[Row]:

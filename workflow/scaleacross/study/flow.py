@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
 # Rooms whose code decides a step's output: its rule reruns when one of them changes, and only then.
 PLAN_ROOMS = ("model", "cluster", "plan", "schedule", "trace")
 STEP_CODE = {
-    "design": (*PLAN_ROOMS, "astra", "study"),
+    "design": (*PLAN_ROOMS, "astra", "study", "search.baselines"),
     "trace": (*PLAN_ROOMS, "study.traces", "cli.trace"),
     "render": ("cli.render",),
     "simulate": ("engine", "astra", "trace", "validate", "search.evaluate", "search.batch", "search.isolate"),
@@ -42,8 +42,11 @@ STEP_CODE = {
         "search.select",
         "search.optimum",
         "search.frameworks",
-        "plan",
-        "model",
+        "search.baselines",
+        "search.sailor",
+        "search.interplay",
+        "study.plans",
+        *PLAN_ROOMS,
         "report.columns",
         "cli.select",
         "cli.columns",

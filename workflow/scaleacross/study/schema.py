@@ -19,6 +19,9 @@ Value = bool | int | float | str | list[str | int | float]
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,47}")
 
+# Cost models that may pick a baseline's plan (search.sailor).
+PICKERS = ("sailor",)
+
 # Names that constraints and templates may use besides the study's own keys; `design` gives them their values.
 DERIVED_NAMES = ("gpus", "dp", "micro_batches", "layers", "hidden", "heads", "kv_heads", "vocabulary")
 
@@ -137,7 +140,12 @@ class Study(_Section):
                     yield f"baselines.{baseline}: best_of stands alone"
                 continue
             for name, value in wanted.items():
-                if name in self.environment:
+                if name == "picked_by":
+                    if value not in PICKERS:
+                        yield f"baselines.{baseline}.picked_by: no cost model {value!r}; " + did_you_mean(
+                            str(value), PICKERS
+                        )
+                elif name in self.environment:
                     yield f"baselines.{baseline}.{name}: the environment is not a baseline's to choose; remove it"
                 elif name not in self.swept:
                     yield f"baselines.{baseline}.{name}: is no dimension; {did_you_mean(name, self.swept)}"

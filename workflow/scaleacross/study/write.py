@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
+from ..search.baselines import baseline_notes
 from ..units import parse
 from .design import Designed, design, notes_of
 from .flow import Settings, batch_count, batch_of, binary_digest, remove_stale, write_json
@@ -85,6 +86,6 @@ def study_content(designed: Designed, settings: Settings, key: str, run_settings
             "configurations": len(designed.configs),
             "runs": sum(len(configs) for configs in designed.pairs.values()),
         },
-        "assumptions": list(notes_of(designed, assumed=True)),
-        "sources": list(notes_of(designed, assumed=False)),
+        "assumptions": [*notes_of(designed, assumed=True), *baseline_notes(study.baselines, assumed=True)],
+        "sources": [*notes_of(designed, assumed=False), *baseline_notes(study.baselines, assumed=False)],
     }
