@@ -75,7 +75,9 @@ class Built:
     fabric: Fabric
     resources: Resources
     jobs: list[Job]
-    uses: list[list[tuple[int, float]]]  # of each stretch, ports and uplinks, limiting or not
+    uses: list[
+        list[tuple[int, float]]
+    ]  # of each stretch, ports (as members load them on average) and uplinks, limiting or not
     first_row: Int64  # of each simulated rank
     programs: list[Program]  # of each simulated rank
     true_of: Int64
@@ -137,7 +139,9 @@ def _jobs(workload: Workload, rows: Prepared, table: JobTable) -> Int64:
 def _stretches(table: JobTable) -> tuple[dict[str, Array], list[list[tuple[int, float]]]]:
     """Columns of jobs, stretches and uses; of the resources only those that can be a bottleneck take part."""
     made = [stretch for job in table.jobs for stretch in job.stretches]
-    uses = [_merged([*stretch.uses, *table.resources.uplink_uses(stretch.rows)]) for stretch in made]
+    uplinks = [table.resources.uplink_uses(stretch.rows) for stretch in made]
+    uses = [_merged([*stretch.uses, *above]) for stretch, above in zip(made, uplinks, strict=True)]
+    means = [_merged([*stretch.means, *above]) for stretch, above in zip(made, uplinks, strict=True)]
     resources = table.resources.found
     sharing = [[use for use in own if resources[use[0]].sharing] for own in uses]
     limits = [
@@ -160,7 +164,7 @@ def _stretches(table: JobTable) -> tuple[dict[str, Array], list[list[tuple[int, 
         "use_load": np.array([load for own in sharing for _, load in own], np.float64),
         "capacity": np.array([resource.capacity for resource in resources], np.float64),
     }
-    return columns, uses
+    return columns, means
 
 
 def _merged(uses: list[tuple[int, float]]) -> list[tuple[int, float]]:

@@ -71,21 +71,22 @@ def rounds(messages: int, window: int) -> int:
 
 
 def fixed_time(phase: Phase, local: Local) -> float:
-    """Endpoint delays and reductions of a phase, ns."""
-    reduces = phase.comm_type in (ALL_REDUCE, REDUCE_SCATTER)
+    """Endpoint delays and reductions of a phase, ns.
+
+    Every algorithm that reduces does so with n - 1 blocks a member. (The reference leaves some out: of direct it
+    reduces one block in two windows, of halving-doubling all but the first and largest.)
+    """
     others = phase.nodes - 1
     if phase.algorithm == layout.TREE:
         depth = tree_depth(phase.nodes)
         return (2 * depth + 1) * local.endpoint + 2 * depth * local.reduction(phase.size)
+    steps, reduced = phase.steps, others * local.reduction(phase.size)
     if phase.algorithm == layout.HALVING:
-        table = phase.table[: phase.steps]
-        reducing = table[: phase.steps // 2] if phase.comm_type == ALL_REDUCE else table
-        return (phase.steps + 1) * local.endpoint + sum(local.reduction(b) for _, b in reducing if reduces)
-    if phase.algorithm == layout.DIRECT:
-        waits = rounds(others, phase.window)
-        steps = waits * (phase.steps // others)
-        return (steps + 1) * local.endpoint + (waits * local.reduction(phase.size) if reduces else 0)
-    return (phase.steps + 1) * local.endpoint + (others * local.reduction(phase.size) if reduces else 0)
+        halves = phase.table[: phase.steps // 2] if phase.comm_type == ALL_REDUCE else phase.table[: phase.steps]
+        reduced = sum(local.reduction(size) for _, size in halves)
+    elif phase.algorithm == layout.DIRECT:
+        steps = rounds(others, phase.window) * (phase.steps // others)
+    return (steps + 1) * local.endpoint + (reduced if phase.comm_type in (ALL_REDUCE, REDUCE_SCATTER) else 0)
 
 
 def dimension_transfers(fabric: Fabric, phase: Phase, local: Local) -> list[Transfer]:
@@ -194,7 +195,7 @@ def pipeline(phases: Sequence[Sequence[Transfer]], plan: Plan, window: int) -> l
     for phase, transfers in zip(plan.phases, phases, strict=True):
         waits[phase.level] = waits.get(phase.level, 0.0) + sum(transfer.latency for transfer in transfers)
     merged = Transfer(
-        latency=rest * max(waits.values()) / min(window, plan.chunks),
+        latency=(rounds(plan.chunks, window) - 1) * max(waits.values()),
         size=rest * total,
         limit=min(t.limit * total / t.size for t in first if t.size),
         ports=_mean([(t.ports, t.size / total) for t in first]),

@@ -16,12 +16,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
+    """A function that other compiled ones call."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def entry(function: F) -> F:
+    """A compiled function that Python may call too."""
+    return _compiled(function)
+
+
+def _compiled(function: F, **options: bool) -> F:
     """``numba.njit`` with a cache that a change of any module of this folder makes new."""
     settings: Any = numba.config
+    njit: Any = numba.njit
     before = settings.CACHE_DIR
     settings.CACHE_DIR = str(cache_folder())
     try:
-        compiled: Any = numba.njit(cache=True, error_model="numpy")(function)
+        compiled = njit(cache=True, error_model="numpy", **options)(function)
     finally:
         settings.CACHE_DIR = before
     return cast(F, compiled)

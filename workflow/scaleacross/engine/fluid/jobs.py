@@ -30,7 +30,8 @@ class Stretch:
 
     Attributes:
         latency: ns. size: bytes a member sends. limit: bytes per ns.
-        uses: ports. rows: uplink rows (lane, row, factor), resolved when all are known.
+        uses: ports as the busiest member of a class loads them. means: as members do on average.
+        rows: uplink rows (lane, row, factor), resolved when all are known.
         dims: network dimension -> share of the bytes.
     """
 
@@ -38,6 +39,7 @@ class Stretch:
     size: float
     limit: float
     uses: tuple[Use, ...]
+    means: tuple[Use, ...]
     rows: tuple[tuple[Lane, Row, float], ...]
     dims: dict[int, float]
 
@@ -195,11 +197,12 @@ class JobTable:
     def _stretch(self, transfer: Transfer, sims: Sequence[int]) -> Stretch:
         resources = self.resources
         if transfer.spread is not None:
-            uses, rows = resources.spread_uses(transfer.spread, sims)
+            uses, means, rows = resources.spread_uses(transfer.spread, sims)
         else:
             uses = [(resources.port(k, lane, sim), load) for sim in sims for (k, lane), load in transfer.ports.items()]
-            rows = resources.class_uses(transfer.uplinks, sims)
-        return Stretch(transfer.latency, transfer.size, transfer.limit, tuple(uses), tuple(rows), transfer.dims)
+            means, rows = uses, resources.class_uses(transfer.uplinks, sims)
+        size, limit = transfer.size, transfer.limit
+        return Stretch(transfer.latency, size, limit, tuple(uses), tuple(means), tuple(rows), transfer.dims)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -220,7 +223,7 @@ class JobTable:
             for k, lane, owner, load in loads
             if resources.has_uplinks(k)
         )
-        stretch = Stretch(way.latency, float(size), np.inf, uses, rows, {way.dimension: 1.0})
+        stretch = Stretch(way.latency, float(size), np.inf, uses, uses, rows, {way.dimension: 1.0})
         return Job((sim,), (stretch,), f"a message to rank {peer}", peer=other)
 
 

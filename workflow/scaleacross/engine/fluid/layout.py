@@ -38,7 +38,7 @@ CHILD = 6  # first cell of its children's addresses
 CHILD_END = 7
 WAITS = 8  # rows that it waits for
 SEQUENCE = 9  # place among the channel's sends or receives
-CAUSE = 10  # the row whose end made it start
+CAUSE = 10  # what it waited for last: a row's end, the last caller of a collective, the send of a receive
 ROW_SIZE = 11
 DURATION, START, BEGIN, END = 0, 1, 2, 3  # f; BEGIN: when communication has begun, all having arrived
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .agenda import next_waiting, schedule, take, touch, wait
 from .flowing import begin_job, next_stretch, settle
-from .jit import kernel
+from .jit import entry, kernel
 from .layout import (
     ARRIVED,
     AXIS,
@@ -61,7 +61,7 @@ AXES = 6
 DONE, PAUSED = 0, 1
 
 
-@kernel
+@entry
 def run(m: Any, f: Any, budget: int) -> int:
     """Go on until nothing is left to happen (DONE) or ``budget`` events have passed (PAUSED)."""
     end_rows(m, f)
@@ -163,10 +163,12 @@ def deliver(m: Any, row: int) -> None:
     """A message has arrived: its receive ends, if it is posted."""
     channel = m[row + CHANNEL]
     if m[row + SEQUENCE] < m[channel + POSTED]:
-        push_ended(m, m[m[channel + RECEIVES] + m[row + SEQUENCE]])
+        receive = m[m[channel + RECEIVES] + m[row + SEQUENCE]]
+        m[receive + CAUSE] = row
+        push_ended(m, receive)
 
 
-@kernel
+@entry
 def make_ready(m: Any, f: Any, row: int) -> None:
     """A row's dependencies are met: it waits for its slot, or starts where it needs none."""
     slot = m[row + SLOT]
@@ -225,7 +227,10 @@ def start(m: Any, f: Any, slot: int, row: int) -> None:
     m[job + ARRIVED] += 1
     if m[job + ARRIVED] == m[job + NEED]:
         for k in range(m[job + ARRIVED]):
-            begin(m, f, m[m[job + MEMBERS] + k])
+            member = m[m[job + MEMBERS] + k]
+            begin(m, f, member)
+            if f[member + START] < f[NOW]:
+                m[member + CAUSE] = row
         begin_job(m, f, job)
     if kind == SEND:
         channel = m[row + CHANNEL]

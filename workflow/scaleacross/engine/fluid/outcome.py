@@ -106,7 +106,7 @@ def _timelines(built: Built, machine: Machine) -> list[list[Row]]:
 
 
 def _critical_path(built: Built, machine: Machine) -> list[tuple[int, str, float, float]]:
-    """From the last row back: what ended when it became ready, or, where its slot was busy then, what it waited for."""
+    """From the last row back: what made it ready, or what kept its slot busy until it started."""
     start, end = machine.real("row", L.START), machine.real("row", L.END)
     cause = machine.whole("row", L.CAUSE)
     slot, sim_of_row = machine.tables.slot, machine.tables.sim

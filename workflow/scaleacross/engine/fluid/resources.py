@@ -87,16 +87,23 @@ class Resources:
         rows.append(loads)
         return k, len(self.sizes) + len(rows) - 1
 
-    def spread_uses(self, spread: Spread, sims: Iterable[int]) -> tuple[list[Use], list[tuple[Lane, Row, float]]]:
-        """Ports and uplink rows of loads counted rank by rank; of a class its busiest member counts."""
+    def spread_uses(
+        self, spread: Spread, sims: Iterable[int]
+    ) -> tuple[list[Use], list[Use], list[tuple[Lane, Row, float]]]:
+        """Loads counted rank by rank: ports of a class' busiest member, ports of its average member, uplink rows."""
         ports: list[Use] = []
+        means: list[Use] = []
         wanted = list(sims)
         for (k, lane), load in spread.ports.items():
             busiest = np.zeros(len(self.sizes))
             np.maximum.at(busiest, self.sim_of, load)
-            ports += [(self.port(k, lane, sim), float(busiest[sim])) for sim in wanted if busiest[sim] > 0]
+            average = np.bincount(self.sim_of, load, len(self.sizes)) / self.sizes
+            for sim in wanted:
+                if busiest[sim] > 0:
+                    ports.append((self.port(k, lane, sim), float(busiest[sim])))
+                    means.append((self.port(k, lane, sim), float(average[sim])))
         rows = [(lane, self.add_row(k, load), 1.0) for (k, lane), load in spread.uplinks.items()]
-        return ports, rows
+        return ports, means, rows
 
     def class_uses(self, loads: Loads, sims: Iterable[int]) -> list[tuple[Lane, Row, float]]:
         """Uplink rows of loads that every member of some classes puts on the units above it."""
