@@ -1,10 +1,10 @@
 # One result row a (plan, configuration) pair, whatever happens to it. A job is the batch of plans that `trace` wrote; inside
-# it, rows whose provenance did not change are kept. Configurations are named by their content, so only their presence counts.
+# it, rows whose provenance did not change are kept, so a job that has nothing new to do takes a second.
 rule simulate:
     input:
         runs="<results>/{study}/design/runs_{batch}.json",
         traces="<results>/{study}/traces/batch_{batch}.json",
-        configs=ancient("<results>/{study}/configs.json"),
+        configs="<results>/{study}/configs.json",
     output:
         rows="<results>/{study}/runs/batch_{batch}.jsonl",
     log:

@@ -13,10 +13,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Deadlock, InvalidInput, LimitReached, ScaleAcrossError
 from ..study.tables import Row
+
+if TYPE_CHECKING:
+    from ..engine import Workload
 
 # Truncation to whole nanoseconds, as ASTRA-sim does it, may undercut a bound by this much without meaning anything.
 BOUND_TOLERANCE = 1e-3
@@ -124,7 +127,8 @@ class Embedded:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
-        self._prefix, self._workload = "", None
+        self._prefix = ""
+        self._workload: Workload | None = None
 
     def run(self, pair: Pair) -> Simulated:
         """Simulate a pair.
@@ -134,8 +138,8 @@ class Embedded:
         """
         from ..engine import load_config, load_workload, simulate
 
-        if pair.workload != self._prefix:
-            self._workload, self._prefix = None, ""  # the old one is freed before the new one is read
+        if self._workload is None or pair.workload != self._prefix:
+            self._workload = None  # the old one is freed before the new one is read
             self._workload, self._prefix = load_workload(pair.workload), pair.workload
         folder = Path(pair.config)
         groups = folder / "comm_groups.json"
