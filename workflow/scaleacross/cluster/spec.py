@@ -16,11 +16,12 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidInput, did_you_mean
 from ..schema import parse_yaml, quantity, validate
+from .sites import Pair, PairsFile, Price, Rate, Site, SiteFile, read_sites, site_notes, slowest_link, slowest_pair
 from .template import render
 from .transport import IDEAL, Number, Transport, TransportFile, find_transport
 
@@ -63,6 +64,8 @@ class Tier:
         loss: probability that a packet between two such GPUs is lost.
         paths: equal-cost paths of a unit's uplink, 0 where traffic is taken as perfectly spread.
         transport: of connections between two such GPUs; None is ideal: bandwidth and latency are those stated.
+        pairs: links between its units where they differ; ``bandwidth`` and ``latency`` are then the slowest one's.
+        egress: usd a byte sent across, 0 where not given.
         notes: where the numbers come from.
     """
 
@@ -77,17 +80,33 @@ class Tier:
     loss: float = 0.0
     paths: int = 0
     transport: Transport | None = None
+    pairs: tuple[Pair, ...] = ()
+    egress: float = 0.0
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A whole cluster: ``tiers`` from the inside out; ``accelerator`` names a file of ``config/accelerators``."""
+    """A whole cluster: ``tiers`` from the inside out; ``accelerator`` names a file of ``config/accelerators``.
+
+    ``sites`` are the units below the outermost tier where they are described one by one; the tiers hold what all of
+    them have. ``price``: usd an hour for a GPU; ``pue``: watts drawn for each that a GPU draws.
+    """
 
     name: str
     accelerator: str
     tiers: tuple[Tier, ...]
     description: str = ""
     notes: tuple[Note, ...] = ()
+    sites: tuple[Site, ...] = ()
+    mixed_accelerators: str = "refuse"
+    price: float = 0.0
+    pue: float = 1.0
+
+    @property
+    def idle_gpus(self) -> int:
+        """GPUs of larger sites that no plan uses."""
+        below = self.gpus // (self.tiers[-1].size * self.tiers[-2].size) if len(self.tiers) > 1 else 1
+        return sum((site.size - site.used) * below for site in self.sites)
 
     @property
     def gpus(self) -> int:
@@ -152,13 +171,30 @@ def load_cluster(path: Path | str, values: Mapping[str, Any] | None = None) -> C
 @lru_cache(maxsize=1024)
 def _parse(text: str, where: str) -> Cluster:
     file = validate(_ClusterFile, parse_yaml(text, f"{where} (as rendered)"), where)
-    return Cluster(
+    tiers = [tier.read(where, file.transports) for tier in file.tiers]
+    below = tiers[-2].size if len(tiers) > 1 else 1
+    if file.sites and len(tiers) < 2:
+        raise InvalidInput("E-SITES", f"{where}: sites need two tiers, one of which joins them", "add a tier")
+    sites = read_sites(
+        file.sites, tiers[-1].size, below, file.accelerator, file.price or 0.0, file.unequal_sites, where
+    )
+    cluster = Cluster(
         name=file.name,
         accelerator=file.accelerator,
-        tiers=tuple(tier.read(where, file.transports) for tier in file.tiers),
+        tiers=tuple(tiers),
         description=" ".join(file.description.split()),
-        notes=_notes("", {"accelerator": file.accelerator}, file.source, where) + _transport_notes(file, where),
+        notes=_notes("", file.written(), file.source, where) + _transport_notes(file, where),
+        sites=sites,
+        mixed_accelerators=file.mixed_accelerators,
+        price=file.price or 0.0,
+        pue=file.pue,
     )
+    if sites and sites[0].used != below:
+        cluster = cluster.scaled({tiers[-2].name: sites[0].used})
+    if cluster.idle_gpus:
+        text = f"{ASSUMPTION} sites are unequal, so that each takes part with what the smallest has"
+        cluster = replace(cluster, notes=(*cluster.notes, Note("", "idle_gpus", str(cluster.idle_gpus), text)))
+    return cluster
 
 
 def parse_oversubscription(value: Any) -> float:
@@ -188,7 +224,7 @@ def _ratio(value: Any) -> float:
 
 
 Source = str | dict[str, str]
-_NUMBERS = ("size", "bandwidth", "latency", "distance", "loss", "paths")  # of a tier, besides its oversubscription
+_NUMBERS = ("size", "bandwidth", "latency", "distance", "loss", "paths", "egress")  # of a tier, written as they are
 
 
 class _Strict(BaseModel):
@@ -198,7 +234,9 @@ class _Strict(BaseModel):
 class _TierFile(_Strict):
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
     size: int = Field(ge=1)
-    bandwidth: Annotated[quantity("byte/second"), Field(gt=0, allow_inf_nan=False)]  # type: ignore[valid-type]
+    pairs: PairsFile | None = None
+    bandwidth: Annotated[Rate | None, Field(validate_default=True)] = None
+    egress: Annotated[quantity("usd/byte"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
     latency: Annotated[quantity("second"), Field(ge=0, allow_inf_nan=False)] | None = None  # type: ignore[valid-type]
     distance: Annotated[quantity("meter"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
     oversubscription: Annotated[float, BeforeValidator(_ratio)] = 1.0
@@ -210,33 +248,51 @@ class _TierFile(_Strict):
 
     _written: dict[str, str] = {}
 
+    @field_validator("bandwidth")
+    @classmethod
+    def _given_unless_pairs_are(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is None and info.data.get("pairs", "wrong") is None:
+            raise PydanticCustomError("missing", "bandwidth or pairs is needed")
+        return value
+
     @model_validator(mode="wrap")
     @classmethod
     def _keep_text(cls, data: Any, handler: Any) -> _TierFile:
         tier: _TierFile = handler(data)
         tier._written = {k: str(v) for k, v in data.items() if k in _NUMBERS}
+        if tier.pairs:
+            slow = slowest_pair(tier.pairs)
+            tier._written["pairs"] = f"{len(tier.pairs.bandwidth)} links, slowest {slow}"
         if "oversubscription" in data:
             tier._written["oversubscription"] = f"1:{tier.oversubscription:g}"
         return tier
 
     @model_validator(mode="after")
-    def _has_latency(self) -> _TierFile:
-        if self.latency is None and not self.distance:
+    def _has_numbers(self) -> _TierFile:
+        if self.bandwidth is not None and self.pairs:
+            raise ValueError("bandwidth and pairs exclude each other; keep one")
+        if self.pairs and len(self.pairs.units) != self.size:
+            raise ValueError(f"pairs has {len(self.pairs.units)} units, the tier {self.size}; name each")
+        if self.latency is None and not self.distance and not (self.pairs and self.pairs.latency):
             raise ValueError("neither latency nor distance is given; write for example latency: 150 us")
         return self
 
     def read(self, where: str, transports: Mapping[str, TransportFile]) -> Tier:
         """The tier in SI units, with its notes; E-TRANSPORT for a transport that the file does not have."""
+        slowest = slowest_link(self.pairs, f"{where}: tiers.{self.name}") if self.pairs else None
+        latency = (self.latency or 0.0) + self.distance * FIBRE_SECONDS_PER_METRE
         return Tier(
             name=self.name,
             size=self.size,
-            bandwidth=self.bandwidth,
-            latency=(self.latency or 0.0) + self.distance * FIBRE_SECONDS_PER_METRE,
+            bandwidth=slowest.bandwidth if slowest else float(self.bandwidth or 0.0),
+            latency=latency + (slowest.latency if slowest else 0.0),
             oversubscription=self.oversubscription,
             topology=self.topology,
             distance=self.distance,
             loss=self.loss,
             paths=self.paths,
+            pairs=self.pairs.links() if self.pairs else (),
+            egress=self.egress,
             transport=find_transport(self.transport, transports, f"{where}: tiers.{self.name}"),
             notes=_notes(self.name, self._written, self.source, f"{where}: tiers.{self.name}"),
         )
@@ -247,6 +303,11 @@ class _ClusterFile(_Strict):
     description: str = ""
     accelerator: str
     source: Source = Field(default_factory=dict)
+    sites: list[SiteFile] = Field(default_factory=list)
+    unequal_sites: Literal["smallest"] | None = None
+    mixed_accelerators: Literal["refuse", "slowest"] = "refuse"
+    price: Price | None = None
+    pue: Annotated[Number, Field(ge=1, le=3)] = 1.0
     transports: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], TransportFile] = Field(default_factory=dict)
     tiers: list[_TierFile] = Field(min_length=1)
 
@@ -259,6 +320,15 @@ class _ClusterFile(_Strict):
         if prod(tier.size for tier in self.tiers) < 2:
             raise ValueError("the sizes of all tiers multiply to 1 GPU; a network needs 2 or more")
         return self
+
+    def written(self) -> dict[str, str]:
+        """The cluster's own numbers, as far as they are given."""
+        found = {"accelerator": self.accelerator}
+        if self.price is not None:
+            found["price"] = f"{self.price:g} usd/hour"
+        if self.pue != 1:
+            found["pue"] = f"{self.pue:g}"
+        return {**found, **site_notes(self.sites)}
 
 
 def _transport_notes(file: _ClusterFile, where: str) -> tuple[Note, ...]:

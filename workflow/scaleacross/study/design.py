@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..astra.render import config_digest, config_variables, render_config
-from ..cluster import Accelerator, Cluster, load_accelerator, load_cluster, template_variables
+from ..cluster import Accelerator, Cluster, accelerator_of, load_cluster, template_variables
 from ..errors import Infeasible, InvalidInput, did_you_mean
 from ..files import canonical_json
 from ..model import Model, load_model
@@ -102,7 +102,7 @@ class Designer:
         if key not in self._settings:
             cluster = load_cluster(self.cluster_file, values)
             training = {**self.study.training.model_dump(), **{k: v for k, v in values.items() if k in TRAINING_KEYS}}
-            accelerator = load_accelerator(self.accelerators / f"{cluster.accelerator}.yaml")
+            accelerator = accelerator_of(cluster, self.accelerators)
             self._settings[key] = Setting(self.model, training_from(training), cluster, accelerator)
         return self._settings[key]
 
