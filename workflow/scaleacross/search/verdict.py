@@ -33,7 +33,7 @@ def judge(rows: Sequence[Row], threshold: float) -> str:
             "E-FAILURES",
             f"{len(failed)} of {feasible} feasible points failed ({share:.1%}, allowed {threshold:.1%}): {text}; "
             f"for example {example['point_id']}, {example['status']}: {example['reason']}",
-            "read the column reason of results.csv; timeouts and crashes are tried again by snakemake --forcerun simulate",
+            "read the column reason; snakemake --forcerun simulate tries timeouts and crashes again",
         )
     if not counts["ok"]:
         raise ScaleAcrossError("E-FAILURES", f"no point is ok: {text or 'no points'}", "read the column reason")
