@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from ..trace.columns import COMP, METADATA
+from .custom import algorithm_of, graph, node_of, own_rows, position, read_algorithm
 from .kernel import layout as L
 from .machine import Machine, Parts, RankPart
-from .plan import Plan, group_plan, world_plan
+from .plan import Plan, custom_plan, group_plan, world_plan
 from .population import Communicator, Population, communicator
 from .program import Call, Program
 from .settings import Config, Options
@@ -108,6 +109,8 @@ def node_table(program: Program, config: Config, times: Int64, first_child: int)
     cells[:, L.N_BYTES] = trace.comm_size[order]
     cells[:, L.N_TAG] = trace.comm_tag[order] % L.COLLECTIVE_TAG
     cells[:, L.N_PEER] = np.where(program.kind == L.SEND, trace.comm_dst[order], trace.comm_src[order])
+    for k, row in enumerate(own_rows(program, config)):
+        cells[row, L.N_CALL] = len(program.calls) + k
     cells[:, L.N_CHILDREN] = program.child_ptr[:-1] + first_child
     cells[:, L.N_CHILDREN_END] = program.child_ptr[1:] + first_child
     if config.system.replay_only:
@@ -189,17 +192,22 @@ class _Calls:
         seen: dict[tuple[object, ...], list[int]] = {}
         rank = int(self.population.true_of[sim])
         where = self.names[sim] if self.names else f"rank {rank}"
-        for number, call in enumerate(program.calls):
+        calls = [(call, algorithm_of(self.config, call, -1)) for call in program.calls]
+        for row in own_rows(program, self.config):
+            call = program.calls[int(program.call[row])]
+            calls.append((call, algorithm_of(self.config, call, node_of(program, row))))
+        for number, (call, algorithm) in enumerate(calls):
             who = communicator(self.config, call, rank, where)
             if who.group not in counter_of:
                 counter_of[who.group] = parts.put([who.group * 1_000_000])
-            plan = self._plan(call, who)
+            plan = self._plan(call, who) if algorithm is None else custom_plan()
             orbit = self._orbit(who, seen)
             signature = self._signature(call, who, plan)
             self.call_of[(sim, number)] = (signature, orbit.handle)
             cells = [0] * L.C_SIZE
             cells[L.C_CHUNKS] = plan.chunks
-            cells[L.C_PHASES] = parts.add_phases(plan, 0 if who.dims or not plan.phases else self._members(who))
+            group = 0 if algorithm is not None or who.dims or not plan.phases else self._members(who)
+            cells[L.C_PHASES] = parts.add_phases(plan, group)
             cells[L.C_COUNT] = len(plan.phases)
             cells[L.C_ORBIT] = orbit.handle
             cells[L.C_SIGNATURE] = signature
@@ -208,8 +216,17 @@ class _Calls:
                 cells[L.C_POSITION] = int(np.flatnonzero(who.members == rank)[0])
             cells[L.C_COUNTER] = counter_of[who.group]
             cells[L.C_PRIORITY] = call.priority
+            if algorithm is not None:
+                cells[L.C_CUSTOM] = self._custom(algorithm, who, rank)
             records.extend(cells)
         return parts.put(records)
+
+    def _custom(self, algorithm: str, who: Communicator, rank: int) -> int:
+        """Handle of the graph that a rank runs."""
+        program = read_algorithm(algorithm, position(who, rank))
+        self.parts.custom_cells = max(self.parts.custom_cells, 1 + len(program))
+        self.parts.room = max(self.parts.room, 64 * len(program))
+        return self.parts.put(graph(program, who))
 
     def _plan(self, call: Call, who: Communicator) -> Plan:
         key = (call.comm_type, call.size, call.involved if not call.group else None, len(who.members), bool(who.dims))
@@ -254,7 +271,14 @@ class _Calls:
             even = all(phase.algorithm != L.TREE for phase in plan.phases)
         else:
             pattern, even = self._pattern(who, plan.phases[0].algorithm)
-        key = (call.comm_type, call.size, len(who.members), bool(who.dims), pattern)
+        key = (
+            call.comm_type,
+            call.size,
+            len(who.members),
+            bool(who.dims),
+            pattern,
+            plan.phases[:1] == custom_plan().phases,
+        )
         if key not in self.number_of:
             self.number_of[key] = self.parts.put([0] * L.Y_SIZE)
             self.signatures[self.number_of[key]] = Signature(call, plan, pattern, even)

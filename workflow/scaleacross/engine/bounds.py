@@ -122,6 +122,8 @@ def traffic(assembly: Assembly, start: Int64, end: Int64, weights: Float64) -> T
             if bound > 0 and call.size > 0:
                 least = min(least, float(took[mine].min()) / bound)
         _add_sends(assembly, sim, sent, load)
+    if not assembly.parts.composed:
+        sent = assembly.machine.sent().astype(np.float64)
     port = float((load / room).max()) if dims else 0.0
     return Traffic((weights @ sent).tolist(), port, least)
 

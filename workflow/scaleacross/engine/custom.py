@@ -1,8 +1,9 @@
 """Custom collectives: Chakra traces as algorithms.
 
-The system file names a prefix per collective type, or, in a YAML file, per node id; ``PREFIX.<position>.et`` is what the rank at
-a position of the communicator does. As in the reference, a rank's position in a group counts the group's ranks in ascending order,
-while peers in the trace are places in the group's list; sizes and tags are those of the trace.
+The system file names a prefix per collective type, or, in a YAML file, per node id; ``PREFIX.<position>.et`` is what
+the rank at a position of the communicator does. As in the reference, a rank's position in a group counts the group's
+ranks in ascending order, while peers in the trace are places in the group's list; sizes and tags are those of the
+trace.
 """
 
 from __future__ import annotations

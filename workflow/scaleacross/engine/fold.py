@@ -110,9 +110,7 @@ class _Folder:
         if network.dimensions == 1 and network.topology[0] != "Ring":
             return (len(who.members),)
         pattern = hop_pattern(self.config, who.members)
-        if turning and len(set(pattern)) == 1 and all(
-            entry.algorithm == "ring" for entry in listed
-        ):
+        if turning and len(set(pattern)) == 1 and all(entry.algorithm == "ring" for entry in listed):
             return (len(who.members), pattern[0])
         return (group, int(np.flatnonzero(who.members == rank)[0]))
 

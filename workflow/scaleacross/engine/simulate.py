@@ -111,7 +111,10 @@ def _simulate(
 
 
 def needs_chunks(population: Population, config: Config) -> bool:
-    """True when ranks share something besides messages, so that the order of all their events matters."""
+    """True when ranks share something besides messages, or a collective need not involve all its ranks: the order of
+    all events matters."""
+    if config.system.custom or config.system.per_node_custom:
+        return True
     shared = config.memory.kind in ("MEMORY_POOL", "PER_NODE_MEMORY_EXPANSION")
     return config.system.model_shared_bus or (
         shared and any((program.kind == L.MEMORY).any() for program in population.programs)
