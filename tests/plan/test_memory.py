@@ -18,6 +18,7 @@ LLAMA = load_model(CONFIG / "models" / "llama3-405b.yaml")
 DEEPSEEK = load_model(CONFIG / "models" / "deepseek-v3.yaml")
 TRAINING = Training(8192, 2048)
 SHARDINGS = ("ddp", "zero1", "zero2", "fsdp", "fsdp-reshard")
+SHARDING_MORE = [("ddp", "zero1", "zero2"), ("ddp", "zero1", "fsdp", "fsdp-reshard"), ("ddp", "hsdp", "fsdp")]
 
 # Korthikanti et al. (arXiv 2205.05198), figure 1, GiB of activations on the first stage, with tensor parallelism alone
 # and with sequence parallelism and selective recomputation: pp, micro-batch, chunks, micro-batches, the two values
@@ -95,17 +96,24 @@ def test_a_tied_matrix_is_held_once_by_a_stage_that_has_both_ends() -> None:
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])
 @pytest.mark.parametrize("model", [LLAMA, DEEPSEEK], ids=["dense", "experts"])
-def test_sharding_more_never_holds_more(model: Model, recompute: str) -> None:
+@pytest.mark.parametrize("shardings", SHARDING_MORE, ids=lambda names: names[-1])
+def test_sharding_more_never_holds_more(shardings: tuple[str, ...], model: Model, recompute: str) -> None:
     totals = [
         stage_memory(
             model,
             TRAINING,
-            plan(ep=8 if model.moe else 1, etp=1, dp_sharding=sharding, recompute=recompute),
+            plan(
+                ep=8 if model.moe else 1,
+                etp=1,
+                dp_sharding=sharding,
+                recompute=recompute,
+                dp_shard=16 if sharding == "hsdp" else 0,
+            ),
             range(4, 8),
             8,
             3,
         ).total
-        for sharding in SHARDINGS
+        for sharding in shardings
     ]
     assert totals == sorted(totals, reverse=True) and totals[0] > totals[-1]
 
@@ -142,7 +150,16 @@ def test_hsdp_divides_over_its_group_only() -> None:
     whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2)
     group = stage_memory(LLAMA, TRAINING, plan(dp_sharding="hsdp", dp_shard=16), range(8), 8, 2)
     assert group.optimizer == pytest.approx(whole.optimizer / 16)
-    assert group.weights == whole.weights and group.gradients < whole.gradients
+    assert (group.weights, group.gradients) == (whole.weights, whole.gradients)
+
+
+def test_gradients_are_divided_only_where_every_micro_batch_reduces_them() -> None:
+    """Reduced once a step, they accumulate whole until the last backward; a step of one micro-batch has no other."""
+    whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2).gradients
+    assert stage_memory(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(8), 8, 2).gradients == whole
+    assert stage_memory(LLAMA, TRAINING, plan(dp_sharding="zero2"), range(8), 8, 2).gradients < whole / 4
+    single = Training(8192, 128)
+    assert stage_memory(LLAMA, single, plan(dp_sharding="fsdp"), range(8), 8, 2).gradients < whole / 4
 
 
 def test_experts_are_divided_over_the_ranks_that_hold_the_same_ones() -> None:
@@ -169,14 +186,17 @@ def test_two_copies_of_a_model_spread_activations_over_both() -> None:
     assert two.weights == 2 * one.weights
 
 
-def test_llama3_405b_fits_as_it_was_trained_without_recomputation() -> None:
+def test_llama3_405b_nearly_fills_the_device_as_it_was_trained_without_recomputation() -> None:
     """tp 8, pp 16, fully sharded, sequence 8,192, no activation checkpointing (arXiv 2407.21783, 3.3.2): 16 sequences a
-    replica bound what is in flight; first and last stage hold a layer less."""
+    replica bound what is in flight; first and last stage hold a layer less. It ran in 80 GiB, FP32 gradients included;
+    what we reserve for context and communication is an assumption, so only the device's whole memory is compared."""
     stages = [
         stage_memory(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(7 if stage in (0, 15) else 8), 16 - stage, stage)
         for stage in range(16)
     ]
-    assert check_memory(stages, H100).stage in (0, 1)
+    heaviest = max(stages, key=lambda stage: stage.total)
+    assert heaviest.stage in (0, 1)
+    assert 0.85 * 80 * GIB < heaviest.total < 80 * GIB
 
 
 def test_what_does_not_fit_says_by_how_much_where_and_why() -> None:

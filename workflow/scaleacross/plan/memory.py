@@ -16,6 +16,7 @@ from ..model import Model, Parameters, Shard, embedding_parameters, head_paramet
 from ..model.activations import Activation, embedding_activation, head_activation, layer_activation
 from ..units import GIB
 from .degrees import Parallelism, Training
+from .rules import micro_batches
 
 STATE_BYTES = {"adam": 12, "sgd": 8}  # FP32 master weights and Adam's two moments (SGD: one)
 GATHERED_UNITS = 2  # layers whose gathered weights are held at once under FSDP (its limit of gathers in flight)
@@ -145,8 +146,9 @@ def _states(
 ) -> tuple[float, float, float]:
     """Weights, gradients and optimizer states in bytes, each bucket divided over its own data-parallel group.
 
-    ``ddp`` divides nothing, ``zero1`` the optimizer, ``zero2`` gradients too but for the bucket being reduced. ``fsdp``
-    and ``hsdp`` keep the gathered weights for the whole step (as Llama 3), ``fsdp-reshard`` those of two layers.
+    ``ddp`` divides nothing, the others the optimizer. ``fsdp`` and ``hsdp`` keep the gathered weights for the whole
+    step (as Llama 3), ``fsdp-reshard`` those of two. Gradients are divided only where they are reduced after each
+    micro-batch (``zero2``, or a step of one): reduced once a step, they accumulate whole until the last backward.
     """
     dense, expert = parallelism.shard_ranks, _expert_shard_ranks(parallelism)
     whole, divided = float(held.total), held.dense / dense + held.expert / expert
@@ -154,7 +156,7 @@ def _states(
     weights = gradients = whole
     if sharding == "fsdp-reshard":
         weights = min(whole, divided + GATHERED_UNITS * largest.total)
-    if sharding not in ("ddp", "zero1"):
+    if sharding == "zero2" or (sharding not in ("ddp", "zero1") and micro_batches(training, parallelism) == 1):
         gradients = min(whole, divided + parallelism.bucket_layers * largest.total)
     return (
         weights * training.element_bytes,
