@@ -91,6 +91,11 @@ def _simulate(
     population = population_of(workload, config)
     aware = model == "aware"
     chunks = aware or detail == "chunks" or needs_chunks(population, config)
+    if workload.folded and chunks:
+        clash = (
+            "a folded workload with what needs every rank: the aware model, a shared bus or memory, custom collectives"
+        )
+        raise InvalidInput("E-FOLDED", clash, "write every rank's trace with scaleacross expand")
     names = workload.files
     small = population if workload.folded or chunks else fold(population, config, names)
     shown = names if workload.folded else [names[k] for k in small.true_of.tolist()]
@@ -152,7 +157,7 @@ def execute(assembly: Assembly, composer: Composer, time_limit: float | None) ->
     """
     machine = assembly.machine
     deadline = None if time_limit is None else time.monotonic() + time_limit
-    budget = 1 << 62 if deadline is None else 200_000 if is_compiled() else 2_000
+    budget = 1 << 62 if deadline is None else 5_000 if is_compiled() else 500
     machine.start()
     while True:
         why = machine.run(budget)
