@@ -1,7 +1,7 @@
 """A slow, obvious simulator: one Python object a thing, one closure an event. The engine is compared with it.
 
-It follows the rules of ``docs/astra-sim-differences.md`` literally and shares no code with :mod:`scaleacross.engine` but the
-file readers. Not here: shared bus, custom collectives, shared remote memory.
+It follows the rules of ``docs/astra-sim-differences.md`` literally and shares no code with :mod:`scaleacross.engine`
+but the file readers. Not here: shared bus, custom collectives, shared remote memory.
 """
 
 from __future__ import annotations
@@ -339,7 +339,8 @@ class Rank:
         return found
 
     def queue(self, dimension: int, robin: int) -> tuple[Any, bool]:
-        """Next queue of a dimension: of all, of the first half, of the second half; and whether the ring is reversed."""
+        """Next queue of a dimension: of all, of the first half, of the second half; and whether the ring is
+        reversed."""
         n = self.oracle.queues
         low, high = ((0, n), (0, n // 2), (n // 2, n))[robin]
         queue = self.robins.get((dimension, robin), low)
