@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from scaleacross.engine import simulate
 from scaleacross.engine.workload import Workload
 from scaleacross.trace.columns import TraceBuilder
 
-ANOMALY = 0.005  # how much a slower network may gain: see the end of docs/network-model.md
+ANOMALY = 0.005  # a slower network may gain so much by an anomaly of fair sharing
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling"])
@@ -75,19 +76,8 @@ def test_never_below_the_physical_bound(name: str, tiers: tuple[TierSpec, ...], 
         assert 0 <= tier.uplink_busy <= tier.uplink_busy_max <= 1 + 1e-9
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    plans,
-    networks(),
-    algorithms,
-    st.sampled_from(["bandwidth", "latency", "oversubscription"]),
-    st.integers(0, 3),
-    st.sampled_from([1.05, 1.5, 4.0]),
-)
-def test_a_slower_network_is_never_faster(
-    name: str, tiers: tuple[TierSpec, ...], algorithm: str, what: str, where: int, factor: float
-) -> None:
-    made = plan(name)
+def slowed(tiers: Sequence[TierSpec], what: str, where: int, factor: float) -> list[TierSpec]:
+    """Tiers with one number worse; a slower port slows the tiers further out too."""
     slower = list(tiers)
     for k in range(where, len(tiers) if what == "bandwidth" else where + 1):
         tier = tiers[k]
@@ -96,9 +86,52 @@ def test_a_slower_network_is_never_faster(
             "latency": replace(tier, one_way=tier.one_way * factor),
             "oversubscription": replace(tier, oversubscription=tier.oversubscription * factor),
         }[what]
-    before = run(made.folded, made.config(tiers, algorithm)).time_ns
-    after = run(made.folded, made.config(slower, algorithm)).time_ns
-    assert after >= before * (1 - ANOMALY)
+    return slower
+
+
+CHANGES = ["bandwidth", "latency", "oversubscription"]
+FACTORS = [1.01, 1.05, 1.5, 4.0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(plans, networks(), algorithms, st.sampled_from(CHANGES[:2]), st.integers(0, 3), st.sampled_from(FACTORS))
+def test_a_slower_network_is_never_faster_where_nothing_is_shared(
+    name: str, tiers: tuple[TierSpec, ...], algorithm: str, what: str, where: int, factor: float
+) -> None:
+    """One communication of a rank at a time and a port a dimension: every operation only gets longer."""
+    made = plan(name)
+    times = []
+    for chosen in (tiers, slowed(tiers, what, where, factor)):
+        config = made.config(chosen, algorithm, extension={"comm-streams": 1})
+        times.append(run(made.folded, replace(config, network=replace(config.network, extension={}))).time_ns)
+    assert times[1] >= times[0] * (1 - 1e-9)
+
+
+def test_a_slower_network_is_hardly_ever_faster_where_flows_share() -> None:
+    """Fair sharing has anomalies: what slows a bulk transfer down leaves a pipeline's message, on which the next stage
+    waits, more of the port (docs/network-model.md). Over 400 random pairs of networks they are rare and small."""
+    random = np.random.default_rng(11)
+    gains = []
+    for _ in range(400):
+        name = sorted(PLANS)[random.integers(len(PLANS))]
+        tiers = [
+            replace(
+                tier,
+                port=tier.port if k < 2 else tier.port * random.choice([1.0, 0.5, 0.25]),
+                one_way=tier.one_way * random.choice([0.1, 1.0, 10.0]),
+                oversubscription=1.0 if k == 0 else random.choice([1.0, 2.0, 2.8, 7.0]),
+            )
+            for k, tier in enumerate(TIERS)
+        ]
+        tiers[3] = replace(tiers[3], port=min(tiers[2].port, tiers[3].port))
+        worse = slowed(tiers, random.choice(CHANGES), int(random.integers(4)), random.choice(FACTORS))
+        algorithm = random.choice(["ring", "direct", "halvingDoubling"])
+        made = plan(name)
+        before, after = (run(made.folded, made.config(these, algorithm)).time_ns for these in (tiers, worse))
+        gains.append(before / after - 1)
+    assert np.mean(np.array(gains) > 1e-9) < 0.05
+    assert np.mean(np.array(gains) > ANOMALY) <= 0.01
+    assert max(gains) < 0.02
 
 
 def group_of(ranks: list[int], kind: int, size: int) -> Workload:

@@ -12,7 +12,7 @@ from .loop import PAUSED, run
 from .machine import make_machine
 from .outcome import FluidOutcome, read_outcome
 
-BUDGET = 200_000  # events between two looks at the clock
+BUDGET = 20_000  # events between two looks at the clock
 
 
 def simulate_fluid(
