@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scaleacross.cli.main import main
 from scaleacross.errors import InvalidInput
-from scaleacross.study.flow import batch_of, prepare_all, settings_from_file
+from scaleacross.study.flow import batch_count, batch_of, prepare_all, settings_from_file
 from scaleacross.study.tables import read_csv
 
 Edit = Callable[[str, str, str], None]
@@ -109,6 +109,21 @@ def test_stale_batches_are_removed(project: Path) -> None:
     prepare_all({"study": "tiny", "batches": 1})
     assert many > 1
     assert [file.name for file in (project / "results/tiny/design").glob("plans_*.json")] == ["plans_000.json"]
+
+
+def test_a_design_with_missing_files_is_made_again(project: Path) -> None:
+    names = flow()
+    (project / "results/tiny/design/runs_000.json").unlink()
+    assert flow() == names
+
+
+@pytest.mark.parametrize(
+    ("cores", "plans", "count"), [(2, 5, 8), (64, 5, 8), (64, 75, 64), (2, 200, 16), (512, 9999, 256)]
+)
+def test_batches_feed_every_core(monkeypatch: pytest.MonkeyPatch, cores: int, plans: int, count: int) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert batch_count(plans, None) == count
+    assert batch_count(plans, 3) == 3
 
 
 def test_overrides(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

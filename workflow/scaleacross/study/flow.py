@@ -170,7 +170,7 @@ def prepare(name: str, settings: Settings, studies: Path = STUDIES) -> Flow:
     key = design_key(study_path(name, studies), settings)
     for known in settings.results.glob("*/design/study.json"):
         content = _read_json(known)
-        if content.get("key") == key:
+        if content.get("key") == key and _is_complete(known.parent, content["batches"]):
             return _flow(content, settings)
     from .write import design_study
 
@@ -217,11 +217,15 @@ def binary_digest(binary: Path | None) -> str | None:
 
 
 def batch_count(plans: int, wanted: int | None) -> int:
-    """Batches a step is split into: a power of two, so that a study that grows a little keeps its batches."""
+    """Batches a step is split into: as many as wanted, else enough for every core of this machine and for short jobs.
+
+    A power of two, so that a study that grows a little keeps its batches. The number is settled when a study is designed;
+    a cluster node that reads the design later does not count its own cores.
+    """
     if wanted is not None:
         return wanted
     count = MIN_BATCHES
-    while count < MAX_BATCHES and count * PLANS_A_BATCH < plans:
+    while count < MAX_BATCHES and (count * PLANS_A_BATCH < plans or count < min(os.cpu_count() or 1, plans)):
         count *= 2
     return count
 
@@ -250,6 +254,12 @@ def _flow(content: Mapping[str, Any], settings: Settings) -> Flow:
     if content["study"]["simulator"] == "astra-sim":
         option = f"--astra-sim '{astra_sim_binary(settings)}'"
     return Flow(content["study"]["name"], tuple(content["batches"]), digests, content["configs"], option)
+
+
+def _is_complete(folder: Path, batches: Iterable[str]) -> bool:
+    """Whether every file that the rules read is there (somebody may have removed some)."""
+    files = [f"{kind}_{batch}.json" for batch in batches for kind in ("plans", "runs")]
+    return all((folder / file).is_file() for file in ["configs.json", "../points.csv", *files])
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""What a row says of a simulated point: measures from the time, the bound, and an error's status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scaleacross.errors import Deadlock, Infeasible, InvalidInput, LimitReached
+from scaleacross.search.evaluate import Evaluator, Pair, Simulated, judge_bound, measures, sent_columns
+
+WORK = {"gpus": 16, "tokens": 4096, "model_flops": 3.2e15, "peak_flops": 1e15, "tiers": ["node", "zone", "zone"]}
+PAIR = Pair("plan", "config", "w", "c", json.dumps(WORK), "hash")
+SETTINGS = {"simulator": "embedded", "network_model": "unaware", "time_limit_s": 1.0}
+
+
+def test_measures() -> None:
+    row = measures(Simulated(2.0, {"idle_s": 0.5}), WORK)
+    assert row == {"iteration_time_s": 2.0, "tokens_per_s": 2048.0, "tflops_per_gpu": 100.0, "mfu": 0.1, "idle_s": 0.5}
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_time_that_cannot_be_is_invalid(seconds: float) -> None:
+    with pytest.raises(InvalidInput, match="E-RESULT"):
+        measures(Simulated(seconds, {}), WORK)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "status"),
+    [(None, "ok"), (1.5, "ok"), (1.0, "ok"), (0.9995, "ok"), (0.998, "unphysical"), (0.1, "unphysical")],
+)
+def test_faster_than_its_links_is_unphysical(ratio: float | None, status: str) -> None:
+    row = judge_bound(Simulated(1.0, {} if ratio is None else {"bound_ratio": ratio}))
+    assert row["status"] == status and bool(row["reason"]) is (status == "unphysical")
+
+
+def test_bytes_are_added_up_by_tier() -> None:
+    assert sent_columns([1e9, 2e9, 3e9], ["node", "zone", "zone"]) == {"sent_node_gb": 1.0, "sent_zone_gb": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Deadlock("E-DEADLOCK", "rank 3 waits"), "deadlock"),
+        (LimitReached("E-TIME", "60 s"), "timeout"),
+        (InvalidInput("E-X", "bad"), "invalid"),
+        (Infeasible("E-X", "bad"), "invalid"),
+        (MemoryError(), "crash"),
+        (ZeroDivisionError("division by zero"), "crash"),
+        (OSError("disk full"), "crash"),
+    ],
+)
+def test_every_error_becomes_a_row(error: BaseException, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluator = Evaluator(SETTINGS, None, Path())
+
+    def fail(pair: Pair) -> Any:
+        raise error
+
+    monkeypatch.setattr(evaluator.simulator, "run", fail)
+    row = evaluator(PAIR)
+    assert row["status"] == status and row["reason"].startswith("E-")
+    assert (row["plan_id"], row["config_id"], row["provenance"]) == ("plan", "config", "hash")
+    assert row["simulate_wall_s"] >= 0
+
+
+def test_missing_traces_are_an_invalid_row(tmp_path: Path) -> None:
+    pair = Pair("plan", "config", str(tmp_path / "workload"), str(tmp_path), json.dumps(WORK), "hash")
+    row = Evaluator(SETTINGS, None, tmp_path)(pair)
+    assert row["status"] == "invalid" and row["reason"].startswith("E-")
