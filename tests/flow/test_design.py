@@ -117,9 +117,10 @@ def test_a_design_with_missing_files_is_made_again(project: Path) -> None:
     assert flow() == names
 
 
-@pytest.mark.parametrize(
-    ("cores", "plans", "count"), [(2, 5, 8), (64, 5, 8), (64, 75, 64), (2, 200, 16), (512, 9999, 256)]
-)
+COUNTS = [(2, 5, 8), (64, 5, 8), (64, 75, 64), (2, 200, 16), (512, 9999, 256)]
+
+
+@pytest.mark.parametrize(("cores", "plans", "count"), COUNTS)
 def test_batches_feed_every_core(monkeypatch: pytest.MonkeyPatch, cores: int, plans: int, count: int) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     assert batch_count(plans, None) == count

@@ -26,10 +26,10 @@ def test_a_time_that_cannot_be_is_invalid(seconds: float) -> None:
         measures(Simulated(seconds, {}), WORK)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "status"),
-    [(None, "ok"), (1.5, "ok"), (1.0, "ok"), (0.9995, "ok"), (0.998, "unphysical"), (0.1, "unphysical")],
-)
+RATIOS = [(None, "ok"), (1.5, "ok"), (1.0, "ok"), (0.9995, "ok"), (0.998, "unphysical"), (0.1, "unphysical")]
+
+
+@pytest.mark.parametrize(("ratio", "status"), RATIOS)
 def test_faster_than_its_links_is_unphysical(ratio: float | None, status: str) -> None:
     row = judge_bound(Simulated(1.0, {} if ratio is None else {"bound_ratio": ratio}))
     assert row["status"] == status and bool(row["reason"]) is (status == "unphysical")
@@ -54,7 +54,7 @@ def test_bytes_are_added_up_by_tier() -> None:
 def test_every_error_becomes_a_row(error: BaseException, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluator = Evaluator(SETTINGS, None, Path())
 
-    def fail(pair: Pair) -> Any:
+    def fail(_: Pair) -> Any:
         raise error
 
     monkeypatch.setattr(evaluator.simulator, "run", fail)

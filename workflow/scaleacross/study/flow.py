@@ -219,8 +219,8 @@ def binary_digest(binary: Path | None) -> str | None:
 def batch_count(plans: int, wanted: int | None) -> int:
     """Batches a step is split into: as many as wanted, else enough for every core of this machine and for short jobs.
 
-    A power of two, so that a study that grows a little keeps its batches. The number is settled when a study is designed;
-    a cluster node that reads the design later does not count its own cores.
+    A power of two, so that a study that grows a little keeps its batches. The number is settled when a study is
+    designed; a cluster node that reads the design later does not count its own cores.
     """
     if wanted is not None:
         return wanted

@@ -96,5 +96,6 @@ def write_twin(designer: Designer, point: Point, folder: Path) -> Twin:
 
 def _describe(full: Setting, tiny: Setting, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     changes = [f"{full.cluster.gpus} -> {tiny.cluster.gpus} GPUs", f"{full.model.layers} -> {tiny.model.layers} layers"]
-    changes += [f"{key} {before[key]} -> {after[key]}" for key in before if before[key] != after[key]]
+    degrees = ("tp", "cp", "pp", "dp", "ep", "dp_shard")
+    changes += [f"{key} {before[key]} -> {after[key]}" for key in degrees if before[key] != after[key]]
     return ", ".join(changes)
