@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import sys
 from pathlib import Path
@@ -159,3 +160,18 @@ def test_verdict_fails_a_run_with_failures(
     assert main(["verdict", str(folder / "results.csv"), *study, "--output", str(folder / "verdict.txt")]) == 1
     assert "E-FAILURES: 1 of 2 feasible points failed" in capsys.readouterr().err
     assert not (folder / "verdict.txt").exists()
+
+
+REAL = os.environ.get("ASTRA_SIM")
+
+
+@pytest.mark.skipif(not REAL, reason="ASTRA_SIM names no binary")
+def test_both_simulators_give_the_same_times(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = simulate(project, Path(str(REAL)))
+    overrides = [text for text in SETTINGS["overrides"] if not text.startswith("simulator")]
+    monkeypatch.setitem(SETTINGS, "overrides", overrides)
+    embedded = simulate(project, Path(str(REAL)))
+    assert [row["status"] for row in real] == ["ok", "ok"] and all(row["simulator"] == "embedded" for row in embedded)
+    shared = ("plan_id", "config_id", "iteration_time_s", "tokens_per_s", "mfu")
+    assert [[row[name] for name in shared] for row in real] == [[row[name] for name in shared] for row in embedded]
+    assert [row["compute_s"] for row in real] == pytest.approx([row["compute_s"] for row in embedded], abs=1e-9)
