@@ -21,6 +21,7 @@ from .workload import Workload
 
 MODELS = ("unaware", "aware", "scaleacross")
 CHUNKWISE = 3_000  # messages up to which every message is simulated, in the order of the reference's events
+CHUNKWISE_PAIRS = 100_000  # the same where ranks send to each other: there equal times are common, and order matters
 COMPILE_FROM = 15_000  # nodes and messages from which reading the compiled kernel pays
 _done = {"work": 0}
 
@@ -101,7 +102,9 @@ def _simulate(
     shown = names if workload.folded else [names[k] for k in small.true_of.tolist()]
     assembly = assemble(small, config, options, not chunks, aware, shown)
     messages = estimate(assembly)
-    if not chunks and detail == "auto" and not workload.folded and messages <= CHUNKWISE:
+    pairs = any((program.kind == L.SEND).any() for program in population.programs)
+    limit = CHUNKWISE_PAIRS if pairs else CHUNKWISE
+    if not chunks and detail == "auto" and not workload.folded and messages <= limit:
         chunks, small = True, population
         assembly = assemble(small, config, options, False, False, names)
     _done["work"] += int(assembly.machine.first_node[-1]) + (messages if chunks else 0)
