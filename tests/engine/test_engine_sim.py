@@ -109,8 +109,8 @@ def test_collectives_that_do_not_match_deadlock(ring: Path, capsys: pytest.Captu
 
 def test_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "case"
-    shutil.copytree(GOLDEN / "3d_64_mixed_all_to_all", folder)
-    assert main(flags(folder, "--time-limit=0.001")) == 4
+    shutil.copytree(GOLDEN / "1d_ring64_ring_ar", folder)
+    assert main(flags(folder, "--network-model=aware", "--time-limit=0.001")) == 4
     assert "E-TIME-LIMIT" in capsys.readouterr().err
 
 
