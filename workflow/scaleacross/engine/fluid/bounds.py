@@ -24,16 +24,11 @@ def bound_ratio(built: Built, ran: Float64, through: Float64, iteration: float, 
         [float(compute.max()), *(moved / resource.capacity for moved, resource in zip(through, found, strict=True))]
     )
     ratios = [iteration / least] if least > 0 else []
-    tables, k = built.tables, 0
-    for number, job in enumerate(built.jobs):
-        stretches = len(job.stretches)
-        if ran[number] and job.call is not None:
-            own = slice(k, k + stretches)
-            alone = float(np.sum(tables.latency[own] + tables.size[own] / tables.limit[own]))
+    for job, times, alone in zip(built.jobs, ran.tolist(), built.laid.alone, strict=True):
+        if times and job.call is not None:
             bound = collective_bound(job)
             if bound > 0:
                 ratios.append(alone / bound)
-        k += stretches
     return min(ratios, default=1.0)
 
 

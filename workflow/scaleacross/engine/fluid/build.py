@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,13 @@ from ..settings import Config, Options
 from ..workload import Workload
 from .fabric import Fabric, build_fabric
 from .jobs import Job, JobTable
+from .laying import Laid, lay, pointers
 from .prepared import Prepared, join, prepared
 from .resources import Resources
 from .streams import single_stream
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
-Array = NDArray[Any]
 
 
 class Tables(NamedTuple):
@@ -75,9 +75,7 @@ class Built:
     fabric: Fabric
     resources: Resources
     jobs: list[Job]
-    uses: list[
-        list[tuple[int, float]]
-    ]  # of each stretch, ports (as members load them on average) and uplinks, limiting or not
+    laid: Laid
     first_row: Int64  # of each simulated rank
     programs: list[Program]  # of each simulated rank
     true_of: Int64
@@ -102,7 +100,7 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
     window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
     table = JobTable(config, fabric, resources, rows.true_of, workload.family, options.injection_scale, window)
     job = _jobs(workload, rows, table)
-    stretches, uses = _stretches(table)
+    laid = lay(table.jobs, resources)
     tables = Tables(
         kind=rows.kind,
         slot=rows.slot,
@@ -113,13 +111,13 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
         child_ptr=rows.child_ptr,
         child=rows.child,
         time=join([durations(program, config).astype(np.float64) for program in workload.programs], rows.which),
-        ready_ptr=_pointers(np.bincount(rows.slot[rows.slot >= 0], minlength=int(rows.first_slot[-1]))),
-        send_ptr=_pointers(rows.sends),
-        receive_ptr=_pointers(rows.receives),
-        **stretches,
+        ready_ptr=pointers(np.bincount(rows.slot[rows.slot >= 0], minlength=int(rows.first_slot[-1]))),
+        send_ptr=pointers(rows.sends),
+        receive_ptr=pointers(rows.receives),
+        **laid.columns,
     )
     programs = [workload.programs[k] for k in rows.which]
-    return Built(tables, rows.waits, fabric, resources, table.jobs, uses, rows.first_row, programs, rows.true_of)
+    return Built(tables, rows.waits, fabric, resources, table.jobs, laid, rows.first_row, programs, rows.true_of)
 
 
 def _jobs(workload: Workload, rows: Prepared, table: JobTable) -> Int64:
@@ -134,47 +132,3 @@ def _jobs(workload: Workload, rows: Prepared, table: JobTable) -> Int64:
                 made = [table.collective(sim, calls[call], axis, where) for call, axis in asked.keys]
             found[int(rows.first_row[sim]) + asked.rows] = np.array(made, np.int64)[asked.which]
     return found
-
-
-def _stretches(table: JobTable) -> tuple[dict[str, Array], list[list[tuple[int, float]]]]:
-    """Columns of jobs, stretches and uses; of the resources only those that can be a bottleneck take part."""
-    made = [stretch for job in table.jobs for stretch in job.stretches]
-    uplinks = [table.resources.uplink_uses(stretch.rows) for stretch in made]
-    uses = [_merged([*stretch.uses, *above]) for stretch, above in zip(made, uplinks, strict=True)]
-    means = [_merged([*stretch.means, *above]) for stretch, above in zip(made, uplinks, strict=True)]
-    resources = table.resources.found
-    sharing = [[use for use in own if resources[use[0]].sharing] for own in uses]
-    limits = [
-        min([(stretch.limit, -1), *((resources[r].capacity / load, r) for r, load in own)])
-        for stretch, own in zip(made, sharing, strict=True)
-    ]
-    need = np.array([len(job.sims) for job in table.jobs], np.int64)
-    stretches = np.array([len(job.stretches) for job in table.jobs], np.int64)
-    columns: dict[str, Array] = {
-        "first": _pointers(stretches)[:-1],
-        "stretches": stretches,
-        "need": need,
-        "member_ptr": _pointers(need),
-        "latency": np.array([stretch.latency for stretch in made], np.float64),
-        "size": np.array([stretch.size for stretch in made], np.float64),
-        "limit": np.array([limit for limit, _ in limits], np.float64),
-        "tightest": np.array([resource for _, resource in limits], np.int64),
-        "use_ptr": _pointers(np.array([len(own) for own in sharing], np.int64)),
-        "use_resource": np.array([r for own in sharing for r, _ in own], np.int64),
-        "use_load": np.array([load for own in sharing for _, load in own], np.float64),
-        "capacity": np.array([resource.capacity for resource in resources], np.float64),
-    }
-    return columns, means
-
-
-def _merged(uses: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    total: dict[int, float] = {}
-    for resource, load in uses:
-        total[resource] = total.get(resource, 0.0) + load
-    return list(total.items())
-
-
-def _pointers(counts: Int64) -> Int64:
-    pointers = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=pointers[1:])
-    return pointers

@@ -52,7 +52,7 @@ class Job:
         sims: classes that take part (of a message: the sender). stretches: in order.
         text: for messages to the user.
         call: of a collective. nodes: its ranks. blocks: see :func:`.blocks.blocks_of`.
-        peer: class that receives a message, -1.
+        stream: of a collective its axis, of a message its slot: what has the same runs one after the other on a class.
     """
 
     sims: tuple[int, ...]
@@ -61,7 +61,7 @@ class Job:
     call: Call | None = None
     nodes: int = 2
     blocks: tuple[tuple[int, float], ...] = ()
-    peer: int = -1
+    stream: int = 0
 
 
 @dataclass
@@ -101,7 +101,7 @@ class JobTable:
         key = (sims, place, call.comm_type, call.size, axis)
         if key not in self._collectives:
             self._collectives[key] = len(self.jobs)
-            self.jobs.append(self._collective(sims, who, call))
+            self.jobs.append(self._collective(sims, who, call, axis))
         return self._collectives[key]
 
     def message(self, sim: int, peer: int, size: int, slot: int) -> int:
@@ -109,7 +109,7 @@ class JobTable:
         key = (sim, peer, size, slot)
         if key not in self._messages:
             self._messages[key] = len(self.jobs)
-            self.jobs.append(self._message(sim, peer, size))
+            self.jobs.append(self._message(sim, peer, size, slot))
         return self._messages[key]
 
     # -- collectives ---------------------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ class JobTable:
             kin.append(who.group)
         return (-1, number, kin.index(who.group))
 
-    def _collective(self, sims: tuple[int, ...], who: tuple[int, ...] | Communicator, call: Call) -> Job:
+    def _collective(self, sims: tuple[int, ...], who: tuple[int, ...] | Communicator, call: Call, axis: int) -> Job:
         if isinstance(who, Communicator):
-            return self._group_job(sims, who, call)
+            return self._group_job(sims, who, call, axis)
         key = (call.comm_type, call.size, who)
         if key not in self._plans:
             self._plans[key] = self._world(call, who)
@@ -159,7 +159,7 @@ class JobTable:
         if transfers is None:
             transfers = self._group_transfers(plan, np.arange(self.fabric.npus)[None, :], False)
         stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
-        return Job(sims, stretches, f"a collective of {nodes} ranks", call, nodes, self._blocks(who))
+        return Job(sims, stretches, f"a collective of {nodes} ranks", call, nodes, self._blocks(who), axis)
 
     def _blocks(self, dims: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         if dims not in self._block_sizes:
@@ -178,7 +178,7 @@ class JobTable:
             [dimension_transfers(self.fabric, phase, local) for phase in plan.phases], plan, self.window
         )
 
-    def _group_job(self, sims: tuple[int, ...], who: Communicator, call: Call) -> Job:
+    def _group_job(self, sims: tuple[int, ...], who: Communicator, call: Call, axis: int) -> Job:
         plan = group_plan(self.config, call.comm_type, call.size, len(who.members))
         _check_halving(plan)
         images = self._images.get(self.family.get(who.group, -1), [self.config.groups[who.group]])
@@ -187,7 +187,7 @@ class JobTable:
         transfers = self._group_transfers(plan, groups[ours], True)
         stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
         blocks = blocks_of(self.fabric, who.members, ())
-        return Job(sims, stretches, f"a collective of group {who.group}", call, len(who.members), blocks)
+        return Job(sims, stretches, f"a collective of group {who.group}", call, len(who.members), blocks, axis)
 
     def _group_transfers(self, plan: Plan, groups: Int64, smaller: bool) -> list[Transfer]:
         local = local_costs(self.config, self.injection_scale, group=smaller)
@@ -206,7 +206,7 @@ class JobTable:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _message(self, sim: int, peer: int, size: int) -> Job:
+    def _message(self, sim: int, peer: int, size: int, slot: int) -> Job:
         resources, sizes = self.resources, self.resources.sizes
         rank, other = int(self.true_of[sim]), int(resources.sim_of[peer])
         if rank == peer:
@@ -224,7 +224,7 @@ class JobTable:
             if resources.has_uplinks(k)
         )
         stretch = Stretch(way.latency, float(size), np.inf, uses, uses, rows, {way.dimension: 1.0})
-        return Job((sim,), (stretch,), f"a message to rank {peer}", peer=other)
+        return Job((sim,), (stretch,), f"a message to rank {peer}", stream=slot)
 
 
 def _check_halving(plan: Plan) -> None:

@@ -169,6 +169,13 @@ def deliver(m: Any, row: int) -> None:
 
 
 @entry
+def make_all_ready(m: Any, f: Any, rows: Any) -> None:
+    """Start a run: the rows (addresses) that wait for nothing are ready."""
+    for k in range(len(rows)):
+        make_ready(m, f, rows[k])
+
+
+@kernel
 def make_ready(m: Any, f: Any, row: int) -> None:
     """A row's dependencies are met: it waits for its slot, or starts where it needs none."""
     slot = m[row + SLOT]

@@ -182,11 +182,10 @@ def _flows(machine: Machine) -> None:
 
 
 def _ready(machine: Machine, waits: Int64) -> None:
-    """Put the rows that wait for nothing in their slots; an ascending list is a heap."""
-    from .loop import make_ready
+    """Put the rows that wait for nothing in their slots."""
+    from .loop import make_all_ready
 
-    for row in _addresses(machine, "row", np.flatnonzero(waits == 0)).tolist():
-        make_ready(machine.m, machine.f, row)
+    make_all_ready(machine.m, machine.f, _addresses(machine, "row", np.flatnonzero(waits == 0)))
 
 
 __all__ = ["Machine", "counts", "make_machine"]

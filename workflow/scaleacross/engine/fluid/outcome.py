@@ -15,7 +15,7 @@ from .build import Built
 from .machine import Machine
 from .prepared import COMPUTES
 from .stuck import stuck_message
-from .tiers import TierUse, carried, sent_per_dimension, tier_uses
+from .tiers import TierUse, carried, limited, sent_per_dimension, tier_uses
 
 Int64 = NDArray[np.int64]
 BREAKDOWN = (*(f"exposed_{axis}" for axis in AXIS_NAMES), "compute", "idle")
@@ -78,8 +78,8 @@ def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) ->
     through = carried(built, ran)
     outcome.bytes_per_dim = sent_per_dimension(built, ran)
     outcome.bound_ratio = bound_ratio(built, ran, through, outcome.time_ns, compute)
-    limited = machine.real("resource", L.LIMITED)
-    outcome.tiers = tier_uses(built, through, outcome.bytes_per_dim, limited, outcome.time_ns)
+    held = limited(built, ran, machine.real("resource", L.LIMITED))
+    outcome.tiers = tier_uses(built, through, outcome.bytes_per_dim, held, outcome.time_ns)
     return outcome
 
 

@@ -58,23 +58,30 @@ def sent_per_dimension(built: Built, ran: Float64) -> list[float]:
 def carried(built: Built, ran: Float64) -> Float64:
     """Bytes through each resource, float64[resources]."""
     total = np.zeros(len(built.resources.found))
-    k = 0
-    for job, times in zip(built.jobs, ran.tolist(), strict=True):
-        for stretch in job.stretches:
-            for resource, load in built.uses[k]:
+    for job, times, uses in zip(built.jobs, ran.tolist(), built.laid.means, strict=True):
+        for stretch, own in zip(job.stretches, uses, strict=True):
+            for resource, load in own:
                 total[resource] += times * stretch.size * load
-            k += 1
+    return total
+
+
+def limited(built: Built, ran: Float64, shared: Float64) -> Float64:
+    """Nanoseconds for which each resource set a rate. ``shared``: of those that streams share, as the loop counted."""
+    total = shared.copy()
+    for job, resource, time in built.laid.private:
+        if resource >= 0:
+            total[resource] += ran[job] * time
     return total
 
 
 def tier_uses(
-    built: Built, through: Float64, sent: Sequence[float], limited: Float64, iteration: float
+    built: Built, through: Float64, sent: Sequence[float], held: Float64, iteration: float
 ) -> tuple[TierUse, ...]:
     """Use of every level.
 
     Args:
         through: bytes through each resource. sent: bytes of a rank on each dimension.
-        limited: ns for which each resource set a rate. iteration: ns.
+        held: ns for which each resource set a rate. iteration: ns.
     """
     found = built.resources.found
     busy = [float(moved / resource.capacity / iteration) for moved, resource in zip(through, found, strict=True)]
@@ -86,8 +93,8 @@ def tier_uses(
         units = built.fabric.npus // level.unit
         lanes = len({found[r].lane for r in own}) or 1
         cut = uplinks if built.resources.has_uplinks(k) else ports
-        held = {
-            kind: sum(limited[r] for r, resource in enumerate(found) if resource.level == k and resource.kind == kind)
+        set_by = {
+            kind: sum(held[r] for r, resource in enumerate(found) if resource.level == k and resource.kind == kind)
             for kind in (PORT, UPLINK)
         }
         uses.append(
@@ -100,8 +107,12 @@ def tier_uses(
                 port_busy_max=max((busy[r] for r in ports), default=0.0),
                 uplink_busy=sum(busy[r] * found[r].count for r in uplinks) / units / lanes,
                 uplink_busy_max=max((busy[r] for r in uplinks), default=0.0),
-                limited_ns=float(held[PORT] + held[UPLINK]),
-                bottleneck="none" if not any(held.values()) else "port" if held[PORT] >= held[UPLINK] else "uplink",
+                limited_ns=float(set_by[PORT] + set_by[UPLINK]),
+                bottleneck="none"
+                if not any(set_by.values())
+                else "port"
+                if set_by[PORT] >= set_by[UPLINK]
+                else "uplink",
             )
         )
     return tuple(uses)

@@ -1,0 +1,131 @@
+"""Jobs as the event loop runs them: stretches in a row, each with the resources that it may have to share.
+
+A port that only one stream of a class ever uses (NVLink, where tensor parallelism alone is inside the node) is never
+shared, because a stream does one thing at a time: its rate is known beforehand, and stretches that share nothing are
+added up to one wait. That leaves most operations of a trace one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .jobs import Job, Stretch
+from .resources import PORT, Resources, Use
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass
+class Laid:
+    """Stretches of all jobs.
+
+    Attributes:
+        columns: of jobs, stretches and uses for :class:`.build.Tables`.
+        means: for each job and stretch, ports (as members load them on average) and uplinks.
+        alone: ns of each job that shares nothing.
+        private: (job, resource, ns) of transfers at the rate of a resource that nobody shares.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    means: list[list[list[Use]]]
+    alone: list[float]
+    private: list[tuple[int, int, float]]
+
+
+class _Wait(NamedTuple):
+    """A stretch as the loop runs it: ns, bytes, bytes per ns, the resource that sets that rate, what may be shared."""
+
+    latency: float
+    size: float
+    limit: float
+    tightest: int
+    uses: list[Use]
+
+
+def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
+    """Resolve uplinks, find what is shared, and put the stretches into columns."""
+    above = [[resources.uplink_uses(stretch.rows) for stretch in job.stretches] for job in jobs]
+    pairs = [list(zip(job.stretches, rows, strict=True)) for job, rows in zip(jobs, above, strict=True)]
+    uses = [[merged([*stretch.uses, *rows]) for stretch, rows in own] for own in pairs]
+    means = [[merged([*stretch.means, *rows]) for stretch, rows in own] for own in pairs]
+    shared = _shared(jobs, uses, resources)
+    waits: list[list[_Wait]] = []
+    alone: list[float] = []
+    private: list[tuple[int, int, float]] = []
+    for number, job in enumerate(jobs):
+        own, pending, total = [], 0.0, 0.0
+        for stretch, used in zip(job.stretches, uses[number], strict=True):
+            limit, tightest = _limit(stretch, used, resources)
+            sending = stretch.size / limit
+            total += stretch.latency + sending
+            kept = [use for use in used if shared[use[0]]]
+            if kept:
+                own.append(_Wait(pending + stretch.latency, stretch.size, limit, tightest, kept))
+                pending = 0.0
+            else:
+                pending += stretch.latency + sending
+                private.append((number, tightest, sending))
+        if pending > 0 or not own:
+            own.append(_Wait(pending, 0.0, 1.0, -1, []))
+        waits.append(own)
+        alone.append(total)
+    return Laid(_columns(jobs, waits, resources), means, alone, private)
+
+
+def _limit(stretch: Stretch, uses: Sequence[Use], resources: Resources) -> tuple[float, int]:
+    """Rate of a stretch that has its resources to itself, and the resource that sets it (-1: none)."""
+    found = resources.found
+    rates = [(found[r].capacity / load, r) for r, load in uses if found[r].sharing]
+    return min([(stretch.limit, -1), *rates])
+
+
+def _shared(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resources: Resources) -> list[bool]:
+    """Whether each resource can be a bottleneck that different streams use at the same time."""
+    streams: list[set[tuple[object, ...]]] = [set() for _ in resources.found]
+    for job, stretches in zip(jobs, uses, strict=True):
+        for own in stretches:
+            for r, _ in own:
+                resource = resources.found[r]
+                mine = resource.kind == PORT and job.call is not None and resource.owner in job.sims
+                streams[r].add(("axis", job.stream) if mine else ("job", job.sims, job.stream))
+    return [resource.sharing and len(own) > 1 for resource, own in zip(resources.found, streams, strict=True)]
+
+
+def _columns(jobs: Sequence[Job], waits: Sequence[Sequence[_Wait]], resources: Resources) -> dict[str, NDArray[Any]]:
+    need = [len(job.sims) for job in jobs]
+    stretches = [len(own) for own in waits]
+    every = [wait for own in waits for wait in own]
+    return {
+        "first": pointers(stretches)[:-1],
+        "stretches": np.array(stretches, np.int64),
+        "need": np.array(need, np.int64),
+        "member_ptr": pointers(need),
+        "latency": np.array([wait.latency for wait in every], np.float64),
+        "size": np.array([wait.size for wait in every], np.float64),
+        "limit": np.array([wait.limit for wait in every], np.float64),
+        "tightest": np.array([wait.tightest for wait in every], np.int64),
+        "use_ptr": pointers([len(wait.uses) for wait in every]),
+        "use_resource": np.array([r for wait in every for r, _ in wait.uses], np.int64),
+        "use_load": np.array([load for wait in every for _, load in wait.uses], np.float64),
+        "capacity": np.array([resource.capacity for resource in resources.found], np.float64),
+    }
+
+
+def merged(uses: Sequence[Use]) -> list[Use]:
+    """Uses with one entry a resource."""
+    total: dict[int, float] = {}
+    for resource, load in uses:
+        total[resource] = total.get(resource, 0.0) + load
+    return list(total.items())
+
+
+def pointers(counts: Sequence[int] | Int64) -> Int64:
+    """Where each of so many lists of these lengths begins, and the end."""
+    found = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(np.asarray(counts, np.int64), out=found[1:])
+    return found
