@@ -196,3 +196,45 @@ def test_what_each_tier_carries() -> None:
     assert out.tiers[3].cut_bytes_max == 8 * MIB  # a building's
     assert out.tiers[2].uplink_busy == pytest.approx(2 * out.tiers[1].port_busy)
     assert out.tiers[2].bottleneck == "uplink"
+
+
+def four_buildings(topology: str, ratio: float = 2.0, **options: Any) -> Config:
+    """Four buildings of two nodes of two GPUs, joined all to all or in a ring."""
+    tiers = (
+        TierSpec("node", (2,), 400, 1000),
+        TierSpec("building", (2,), 50, 10_000),
+        TierSpec("campus", (4,), 50, 100_000, ratio, topology),
+    )
+    return tiered(tiers, **options)
+
+
+def test_fully_connected_buildings_have_an_uplink_a_peer() -> None:
+    """Four GPUs at 1:4 have one port's worth to each other building: to one they share it, to three they do not."""
+    size = 64 * MIB
+    config = four_buildings("FullyConnected", 4.0)
+    together = run(sends(16, [(k, 4 + k, size) for k in range(3)]), config)
+    assert together.time_ns == pytest.approx(100_000 + 3 * size / NIC)
+    apart = run(sends(16, [(0, 4, size), (1, 9, size), (2, 14, size)]), config)
+    assert apart.time_ns == pytest.approx(100_000 + size / NIC)
+    # a GPU still has one NIC
+    one = run(sends(16, [(0, 4, size), (0, 8, size), (0, 12, size)]), config)
+    assert one.time_ns == pytest.approx(100_000 + 3 * size / NIC)
+
+
+def test_a_ring_of_buildings_carries_what_passes() -> None:
+    """Two hops forward, past building 1, whose uplink forward its own messages share; backward is another uplink."""
+    size = 64 * MIB
+    config = four_buildings("Ring", 4.0)
+    past = run(sends(16, [(0, 8, size), (4, 8 + 1, size)]), config)
+    assert past.time_ns == pytest.approx(100_000 + 2 * size / NIC)
+    back = run(sends(16, [(0, 8, size), (9, 4, size)]), config)
+    assert back.time_ns == pytest.approx(200_000 + size / NIC)
+    # direct over the dimension: blocks one, two (forward) and one (backward) places on: 3 blocks forward
+    out = run(
+        one_collective(16, A2A, size, involved=(False, False, True)), four_buildings("Ring", 4.0, algorithm="direct")
+    )
+    assert out.time_ns == pytest.approx(200_000 + 3 * (size / 4) / (NIC / 4), rel=1e-3)
+    group = four_buildings("Ring", 4.0, groups={k + 1: (k, 4 + k, 8 + k, 12 + k) for k in range(4)})
+    flat = workload(lambda rank, t: t.collective("dp.x", RS, size, pg=1 + rank % 4) and None, 16)
+    whole = one_collective(16, RS, size, involved=(False, False, True))
+    assert run(flat, group).time_ns == pytest.approx(run(whole, four_buildings("Ring", 4.0)).time_ns, abs=100)

@@ -116,7 +116,8 @@ def _direct(fabric: Fabric, k: int, d: int, phase: Phase, fixed: float) -> Trans
     if level.topology == "Ring":
         hops = [ring_hops(o, n) for o in range(1, n)]
         latency = level.latency * sum(max(hops[k : k + w]) for k in range(0, n - 1, w))
-        limit = math.inf if w >= n - 1 else level.port * (n - 1) / sum(hops)
+        link = level.uplink / level.unit
+        limit = math.inf if w >= n - 1 else link * (n - 1) / sum(hops)
     else:
         latency = level.latency * rounds(n - 1, w)
         limit = min(w, n - 1) * level.port
@@ -148,19 +149,23 @@ def _transfer(
     ``spread_evenly=False``: the shares don't add up to 1, because not every member uses each of these lanes.
     """
     level = fabric.levels[k]
-    lanes: dict[Lane, float] = {}
+    links: dict[Lane, float] = {}
+    ports: dict[Lane, float] = {}
     for offset, share in offsets.items():
-        for lane, load in lanes_of(level, ((d, offset, fabric.shape[d]),)):
-            lanes[lane] = lanes.get(lane, 0.0) + load * share
+        for lane, hops in lanes_of(level, ((d, offset, fabric.shape[d]),)):
+            links[lane] = links.get(lane, 0.0) + hops * share
+            ports[lane] = ports.get(lane, 0.0) + (share if fabric.tiered else hops * share)
     if level.topology == "Switch" and not spread_evenly:
-        lanes = {OUT: 1.0, IN: 1.0}
-    return Transfer(
-        latency, float(size), ports=_ports(fabric, k, lanes), uplinks=_ports(fabric, k, lanes), dims={d: 1.0}
-    )
+        links = ports = {OUT: 1.0, IN: 1.0}
+    loads, above = _loads(fabric, k, ports), _loads(fabric, k, links)
+    return Transfer(latency, float(size), ports=loads, uplinks=above, dims={d: 1.0})
 
 
 def lanes_of(level: Level, steps: Sequence[tuple[int, int, int]]) -> list[tuple[Lane, float]]:
-    """Ports of a level that a message uses, with the load of each. ``steps``: (dimension, steps forward, size)."""
+    """Links of a level that a message uses, with how many of each. ``steps``: (dimension, steps forward, size).
+
+    On a ring it passes units in between: of plain dimensions their ports, of tiers only their uplinks.
+    """
     if level.topology == "Switch":
         return [(OUT, 1.0), (IN, 1.0)]
     if level.topology == "FullyConnected":
@@ -172,7 +177,7 @@ def lanes_of(level: Level, steps: Sequence[tuple[int, int, int]]) -> list[tuple[
     return lanes
 
 
-def _ports(fabric: Fabric, top: int, lanes: dict[Lane, float]) -> Loads:
+def _loads(fabric: Fabric, top: int, lanes: dict[Lane, float]) -> Loads:
     loads: Loads = {(top, lane): load for lane, load in lanes.items()}
     for below in fabric.chain(top)[:-1]:
         loads[below, OUT] = loads[below, IN] = 1.0

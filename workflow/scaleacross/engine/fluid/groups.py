@@ -72,15 +72,16 @@ class Spread:
             for hop in range(int(ring_hops(steps[d], size).max())):
                 for sign, going in ((1, forward & (steps[d] > hop)), (-1, ~forward & (size - steps[d] > hop))):
                     if going.any():
-                        self._add(k, ("ring", d, sign), here[going], share)
+                        self._add(k, ("ring", d, sign), here[going], share, ports=hop == 0 or not fabric.tiered)
                         at = here[going] // stride % size
                         here[going] += ((at + sign) % size - at) * stride
 
-    def _add(self, k: int, lane: Lane, ranks: Int64, share: float) -> None:
+    def _add(self, k: int, lane: Lane, ranks: Int64, share: float, ports: bool = True) -> None:
         fabric = self.fabric
-        if (k, lane) not in self.ports:
-            self.ports[k, lane] = np.zeros(fabric.npus)
-        self.ports[k, lane] += np.bincount(ranks, minlength=fabric.npus) * share
+        if ports:
+            if (k, lane) not in self.ports:
+                self.ports[k, lane] = np.zeros(fabric.npus)
+            self.ports[k, lane] += np.bincount(ranks, minlength=fabric.npus) * share
         level = fabric.levels[k]
         if fabric.tiered and level.unit > 1:
             units = fabric.npus // level.unit

@@ -217,7 +217,8 @@ class JobTable:
         for k, lane, between, load in way.passed:
             owner = int(resources.sim_of[between])
             loads.append((k, lane, owner, load * sizes[sim] / sizes[owner]))
-        uses = tuple((resources.port(k, lane, owner), float(load)) for k, lane, owner, load in loads)
+        ports = loads[: len(loads) - len(way.passed)] if self.fabric.tiered else loads
+        uses = tuple((resources.port(k, lane, owner), float(load)) for k, lane, owner, load in ports)
         rows = tuple(
             (lane, resources.class_row(k, owner), float(load))
             for k, lane, owner, load in loads

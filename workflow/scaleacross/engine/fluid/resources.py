@@ -172,6 +172,8 @@ def port_shares(fabric: Fabric, k: int) -> bool:
 
 def uplink_shares(fabric: Fabric, k: int) -> bool:
     """Whether the uplinks of a level can limit what ports and uplinks passed before them let through."""
+    if fabric.levels[k].topology == "Ring":
+        return True  # it carries what only passes, too
     own = fabric.levels[k].port / fabric.levels[k].oversubscription
     before: list[Level] = [fabric.levels[j] for j in fabric.chain(k)]
     inner = [level.port for level in before] + [lv.port / lv.oversubscription for lv in before[:-1] if lv.unit > 1]
