@@ -21,6 +21,7 @@ from ..plan.rules import micro_batches
 from ..schedule import build
 
 SMALLEST, LARGEST = 64, 256
+USUAL = 128  # fewer leave a pipeline of two stages, which hides what its schedule does
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Twin:
 
 
 def scale_down(model: Model, training: Training, parallelism: Parallelism, cluster: Cluster) -> Twin:
-    """Shrink a plan to the fewest GPUs, 64 at least, at which every network dimension still has two ranks.
+    """Shrink a plan to about 128 GPUs, at which every network dimension still has two ranks.
 
     The layers of every virtual stage and the sequence stay; the micro-batches shrink with the pipeline, to the nearest
-    count that the schedule allows. A plan of fewer than 64 GPUs comes back as it is.
+    count that the schedule allows. A plan of fewer GPUs comes back as it is.
 
     Raises:
         Infeasible: E-SCALE where two ranks in every dimension already make more than 256 GPUs, or no micro-batch
@@ -66,7 +67,7 @@ def scale_down(model: Model, training: Training, parallelism: Parallelism, clust
     )
 
 
-def shrink(sizes: Sequence[int], smallest: int = SMALLEST) -> list[int]:
+def shrink(sizes: Sequence[int], smallest: int = USUAL) -> list[int]:
     """Divide the largest size by its smallest prime factor while the product stays at ``smallest``.
 
     A prime becomes the least number that keeps the product there, 2 at least.
