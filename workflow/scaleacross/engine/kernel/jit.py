@@ -18,9 +18,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from . import bus, custom, loop, network, operators, pools, streams
+from . import bus, custom, loop, network, operators, packets, pools, streams, trees
 
-MODULES = (pools, bus, network, custom, streams, operators, loop)
+MODULES = (pools, bus, network, custom, packets, trees, streams, operators, loop)
 ENTRIES = ("start", "settle", "run")
 _state = {"compiled": False}
 

@@ -75,12 +75,11 @@ from .layout import (
 )
 from .network import forget, free_link, next_device, receive_now, send_now, take_link
 from .operators import free_memory, issue_ready, leave_orbit, node_done
+from .packets import LOCAL_DELAY, phase_of
 from .pools import close_batch, free, pop, register, with_room
 from .streams import (
-    LOCAL_DELAY,
     message_received,
     packet_free,
-    phase_of,
     queue_stream,
     release_place,
     start_waiting,

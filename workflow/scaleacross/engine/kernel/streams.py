@@ -8,7 +8,6 @@ phase ends when all is sent and as many packets are free as the phase keeps in f
 
 from __future__ import annotations
 
-from .bus import enter_bus
 from .custom import begin_custom
 from .layout import (
     C_CHUNKS,
@@ -16,35 +15,27 @@ from .layout import (
     C_COUNTER,
     C_NONE,
     C_PHASES,
-    C_POSITION,
     C_PRIORITY,
     C_STREAM,
     COLLECTIVE_TAG,
     CUSTOM,
     DIRECT,
     FREE_STREAM,
-    G_BUS,
     G_CONCURRENT,
     G_DIMS,
-    G_ENDPOINT,
-    G_NOW,
     G_POLICY,
     G_QUEUES,
     G_QUOTIENT,
     G_STREAM,
     HALVING,
-    I_BUNDLE,
     P_ALGORITHM,
     P_ALLOCATOR,
     P_BYTES,
-    P_GROUP,
     P_LEVEL,
-    P_LOCAL,
     P_NODES,
     P_PROCESSED,
     P_SIZE,
     P_STEPS,
-    P_STRIDE,
     P_TABLE,
     P_TREE,
     P_TYPE,
@@ -77,32 +68,11 @@ from .layout import (
     Memory,
 )
 from .network import post_receive, post_send
-from .pools import alloc, register
+from .packets import bundle, index_in_ring, phase_of, rank_at
+from .pools import alloc
+from .trees import begin_tree, step_tree
 
 ALL_REDUCE, REDUCE_SCATTER = 0, 7
-LOCAL_DELAY = 10
-
-
-def phase_of(m: Memory, stream: int) -> int:
-    """The record of the phase that the stream is in."""
-    return m[m[stream + S_CALL] + C_PHASES] + P_SIZE * m[stream + S_PHASE]
-
-
-def index_in_ring(m: Memory, stream: int, phase: int) -> int:
-    """This rank's place among the phase's ranks."""
-    if m[phase + P_GROUP] != 0:
-        return m[m[stream + S_CALL] + C_POSITION]
-    true = m[m[stream + S_RANK] + R_TRUE]
-    return (true // m[phase + P_STRIDE]) % m[phase + P_NODES]
-
-
-def rank_at(m: Memory, stream: int, phase: int, index: int, other: int) -> int:
-    """True rank at place ``other`` of the ring in which this stream's rank has place ``index``."""
-    group = m[phase + P_GROUP]
-    if group != 0:
-        return m[group + other]
-    true = m[m[stream + S_RANK] + R_TRUE]
-    return true + (other - index) * m[phase + P_STRIDE]
 
 
 def allocate_queue(m: Memory, rank: int, phase: int) -> int:
@@ -265,19 +235,6 @@ def begin_phase(m: Memory, h: Memory, f: Memory, stream: int) -> None:
         insert_packet(m, h, f, stream, phase)
 
 
-def bundle(
-    m: Memory, h: Memory, f: Memory, stream: int, phase: int, work: int, size: int, to_memory: int, returns: int
-) -> None:
-    """A packet of ``size`` bytes passes the endpoint (or the shared bus, ``to_memory`` or back); ``work``: bytes that
-    are reduced behind it, 0 for none; ``returns``: it crosses the bus once more after that."""
-    rank = m[stream + S_RANK]
-    local = m[phase + P_LOCAL] == 1 and m[phase + P_ALGORITHM] != TREE
-    if m[G_BUS] == 1 and not local:
-        enter_bus(m, h, f, rank, stream, size, work, to_memory, returns)
-        return
-    register(m, h, rank, m[G_NOW] + (LOCAL_DELAY if local else m[G_ENDPOINT]), I_BUNDLE, stream, work)
-
-
 def insert_packet(m: Memory, h: Memory, f: Memory, stream: int, phase: int) -> None:
     """Insertions come in rounds: ``window`` without local work, then ``processed`` with it where data is reduced (an
     all-reduce: in every other round, the first being one)."""
@@ -373,94 +330,4 @@ def message_received(m: Memory, h: Memory, f: Memory, stream: int) -> int:
         return step_tree(m, h, f, stream, phase, 1)
     m[stream + S_RECEIVED] += 1
     insert_packet(m, h, f, stream, phase)
-    return 0
-
-
-# Double binary tree -------------------------------------------------------------------------------------------------
-# States of S_STATE: 0 at the start, then
-TO_PARENT, FROM_PARENT, LAST, TWO_CHILDREN, ONE_CHILD, TO_CHILDREN = 1, 2, 3, 4, 5, 6
-
-
-def relative(m: Memory, stream: int, phase: int, which: int) -> int:
-    """True rank of the parent (0), left (1) or right (2) child in the stream's tree, -1: there is none."""
-    index = index_in_ring(m, stream, phase)
-    tree = m[stream + S_PATH + m[stream + S_PHASE]] & 1
-    cell = m[phase + P_TABLE] + 3 * (tree * m[phase + P_NODES] + index) + which
-    place = m[cell]
-    return -1 if place < 0 else rank_at(m, stream, phase, index, place)
-
-
-def tree_send(m: Memory, h: Memory, f: Memory, stream: int, phase: int, to: int) -> None:
-    rank = m[stream + S_RANK]
-    me = m[rank + R_TRUE]
-    tag = m[stream + S_TAG]
-    post_send(m, h, f, rank, to, me, to, tag, m[phase + P_BYTES], C_NONE, 0, 0)
-
-
-def tree_receive(m: Memory, h: Memory, f: Memory, stream: int, phase: int, come: int) -> None:
-    rank = m[stream + S_RANK]
-    me = m[rank + R_TRUE]
-    tag = m[stream + S_TAG]
-    post_receive(m, h, f, rank, come, come, me, tag, m[phase + P_BYTES], C_STREAM, stream, 0)
-
-
-def begin_tree(m: Memory, h: Memory, f: Memory, stream: int, phase: int) -> None:
-    """Leaves start to send; inner ranks wait for two children, the root for its one."""
-    left = relative(m, stream, phase, 1)
-    right = relative(m, stream, phase, 2)
-    if relative(m, stream, phase, 0) < 0:
-        m[stream + S_STATE] = ONE_CHILD
-        tree_receive(m, h, f, stream, phase, left if left >= 0 else right)
-    elif left < 0 and right < 0:
-        bundle(m, h, f, stream, phase, 0, m[phase + P_BYTES], 1, 0)
-        m[stream + S_STATE] = TO_PARENT
-    else:
-        m[stream + S_STATE] = TWO_CHILDREN
-        tree_receive(m, h, f, stream, phase, left)
-        tree_receive(m, h, f, stream, phase, right)
-
-
-def step_tree(m: Memory, h: Memory, f: Memory, stream: int, phase: int, received: int) -> int:
-    """Next step of a tree: ``received`` 1 for a message, 0 for a packet that is through. Returns 1 at the end."""
-    now = m[stream + S_STATE]
-    size = m[phase + P_BYTES]
-    parent = relative(m, stream, phase, 0)
-    left = relative(m, stream, phase, 1)
-    right = relative(m, stream, phase, 2)
-    if parent >= 0 and left < 0 and right < 0:
-        if now == TO_PARENT:
-            tree_send(m, h, f, stream, phase, parent)
-            tree_receive(m, h, f, stream, phase, parent)
-            m[stream + S_STATE] = FROM_PARENT
-        elif now == FROM_PARENT:
-            bundle(m, h, f, stream, phase, 0, size, 0, 0)
-            m[stream + S_STATE] = LAST
-        else:
-            return 1
-    elif parent >= 0:
-        if now == TWO_CHILDREN and received == 1:
-            bundle(m, h, f, stream, phase, size, size, 0, 0)
-            m[stream + S_STATE] = ONE_CHILD
-        elif now == ONE_CHILD and received == 1:
-            bundle(m, h, f, stream, phase, size, size, 0, 1)
-            m[stream + S_STATE] = TO_PARENT
-        elif m[stream + S_REDUCED] < 1 and received == 0:
-            m[stream + S_REDUCED] += 1
-        elif now == TO_PARENT:
-            m[stream + S_STATE] = FROM_PARENT
-            tree_send(m, h, f, stream, phase, parent)
-            tree_receive(m, h, f, stream, phase, parent)
-        elif now == FROM_PARENT and received == 1:
-            bundle(m, h, f, stream, phase, size, size, 0, 1)
-            m[stream + S_STATE] = TO_CHILDREN
-        elif now == TO_CHILDREN:
-            tree_send(m, h, f, stream, phase, left)
-            tree_send(m, h, f, stream, phase, right)
-            return 1
-    elif now == ONE_CHILD:
-        bundle(m, h, f, stream, phase, size, size, 0, 1)
-        m[stream + S_STATE] = TO_CHILDREN
-    elif now == TO_CHILDREN:
-        tree_send(m, h, f, stream, phase, left if left >= 0 else right)
-        return 1
     return 0
