@@ -10,7 +10,7 @@ from ..errors import Deadlock, InvalidInput
 from .assemble import Assembly, assemble
 from .fold import fold
 from .kernel import layout as L
-from .kernel.jit import compile_kernel, is_compiled
+from .kernel.jit import compile_kernel, is_compiled, is_on_disk
 from .kernel.loop import BROKEN, NEEDS, PAUSED
 from .outcome import Outcome, collect
 from .population import Population
@@ -22,7 +22,8 @@ from .workload import Workload
 MODELS = ("unaware", "aware", "scaleacross")
 CHUNKWISE = 3_000  # messages up to which every message is simulated, in the order of the reference's events
 CHUNKWISE_PAIRS = 100_000  # the same where ranks send to each other: there equal times are common, and order matters
-COMPILE_FROM = 15_000  # nodes and messages from which reading the compiled kernel pays
+READ_FROM = 15_000  # nodes and messages in a process from which reading the compiled kernel pays
+COMPILE_FROM = 150_000  # and from which compiling it does
 _done = {"work": 0}
 
 
@@ -108,7 +109,7 @@ def _simulate(
         chunks, small = True, population
         assembly = assemble(small, config, options, False, False, names)
     _done["work"] += int(assembly.machine.first_node[-1]) + (messages if chunks else 0)
-    if not is_compiled() and _done["work"] > COMPILE_FROM:
+    if not is_compiled() and (_done["work"] > COMPILE_FROM or (_done["work"] > READ_FROM and is_on_disk())):
         compile_kernel()
         assembly.machine.compile()
     status = execute(assembly, Composer(config, options), time_limit)

@@ -14,6 +14,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -28,6 +29,11 @@ _state = {"compiled": False}
 def is_compiled() -> bool:
     """True when the kernel takes arrays in this process."""
     return _state["compiled"]
+
+
+def is_on_disk() -> bool:
+    """True when the kernel only has to be read."""
+    return (cache_folder(version("numba")) / "complete").exists()
 
 
 def compile_kernel() -> None:
@@ -103,12 +109,12 @@ def _signature(numba: ModuleType, function: FunctionType) -> tuple[Any, ...]:
     return tuple(arrays.get(name, numba.int64) for name in inspect.signature(function).parameters)
 
 
-def cache_folder(version: str) -> Path:
+def cache_folder(numba_version: str) -> Path:
     """Where compiled code is kept: under ``$SCALEACROSS_CACHE``, else the user's cache folder, else the temporary one.
 
     The folder's name holds a digest of the package's source and of what compiles it.
     """
-    digest = hashlib.sha256(f"{version} {platform.python_version()} {platform.machine()}".encode())
+    digest = hashlib.sha256(f"{numba_version} {platform.python_version()} {platform.machine()}".encode())
     for file in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
     home = os.environ.get("SCALEACROSS_CACHE") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
