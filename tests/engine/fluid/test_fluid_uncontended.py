@@ -10,6 +10,7 @@ from fluid_cases import A2A, AG, AR, MIB, RS, byte_rate, one_collective, plain, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaleacross.engine import simulate
+from scaleacross.engine.settings import Options
 from scaleacross.errors import InvalidInput
 
 SIZE = 64 * MIB
@@ -63,6 +64,8 @@ def test_links_of_other_topologies() -> None:
     assert run(one_collective(8, RS, SIZE), one).time_ns == pytest.approx(7 / 2 * block * beta, rel=1e-3)
     ring = plain([8], bandwidth=50, latency=0, topology="FullyConnected", algorithm="ring")
     assert run(one_collective(8, RS, SIZE), ring).time_ns == pytest.approx(7 * block * beta, rel=1e-3)
+    many = plain([40], bandwidth=50, latency=0, topology="FullyConnected", algorithm="direct")
+    assert run(one_collective(40, RS, SIZE), many).time_ns == pytest.approx(SIZE / 40 * beta, rel=1e-3)
     # on a ring of 8, messages 1, 2, 3, 4 places forward load each forward link with 1 + 2 + 3 + 4 blocks
     links = plain([8], bandwidth=50, latency=0, topology="Ring", algorithm="direct")
     assert run(one_collective(8, RS, SIZE), links).time_ns == pytest.approx(10 * block * beta, rel=1e-3)
@@ -154,3 +157,8 @@ def test_what_cannot_be_simulated_says_so() -> None:
     custom = dataclasses.replace(custom, system=dataclasses.replace(custom.system, custom={AR: "x"}))
     with pytest.raises(InvalidInput, match="E-FLUID-CUSTOM"):
         run(work, custom)
+    bus = dataclasses.replace(custom, system=dataclasses.replace(custom.system, custom={}, model_shared_bus=True))
+    with pytest.raises(InvalidInput, match="E-FLUID-BUS"):
+        run(work, bus)
+    with pytest.raises(InvalidInput, match="E-FLUID-RENDEZVOUS"):
+        run(work, plain([6]), options=Options(rendezvous=True))

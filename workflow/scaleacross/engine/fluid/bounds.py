@@ -29,7 +29,7 @@ def bound_ratio(built: Built, ran: Float64, through: Float64, iteration: float, 
             bound = collective_bound(job)
             if bound > 0:
                 ratios.append(alone / bound)
-    return min(ratios, default=1.0)
+    return float(min(ratios, default=1.0))
 
 
 def collective_bound(job: Job) -> float:

@@ -92,9 +92,7 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
     if workload.npus != config.npus:
         clash = f"{workload.npus} ranks in the traces, {config.npus} NPUs in the network"
         raise InvalidInput("E-WORLD", clash, "use the configuration that was rendered for this plan")
-    if config.system.custom or config.system.per_node_custom:
-        clash = "collectives with an algorithm of their own (a Chakra trace)"
-        raise InvalidInput("E-FLUID-CUSTOM", clash, "use the unaware model, or a native algorithm")
+    _refuse_unmodelled(config, options)
     rows = prepared(workload, config, fabric, single)
     resources = Resources(fabric, rows.sim_of, np.bincount(rows.sim_of, minlength=len(rows.true_of)))
     window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
@@ -118,6 +116,19 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
     )
     programs = [workload.programs[k] for k in rows.which]
     return Built(tables, rows.waits, fabric, resources, table.jobs, laid, rows.first_row, programs, rows.true_of)
+
+
+def _refuse_unmodelled(config: Config, options: Options) -> None:
+    """What would be ignored is an error."""
+    system = config.system
+    if system.custom or system.per_node_custom:
+        clash = "collectives with an algorithm of their own (a Chakra trace)"
+        raise InvalidInput("E-FLUID-CUSTOM", clash, "use the unaware model, or a native algorithm")
+    if system.model_shared_bus:
+        raise InvalidInput("E-FLUID-BUS", "model-shared-bus is on", "use the unaware model, or switch it off")
+    if options.rendezvous:
+        clash = "the rendezvous protocol is asked for; messages of the scaleacross model are sent at once"
+        raise InvalidInput("E-FLUID-RENDEZVOUS", clash, "use the unaware model, or leave it out")
 
 
 def _jobs(workload: Workload, rows: Prepared, table: JobTable) -> Int64:

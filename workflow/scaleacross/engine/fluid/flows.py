@@ -24,6 +24,7 @@ Lane = tuple[Any, ...]  # which port of a level
 Loads = dict[tuple[int, Lane], float]  # (level, lane) -> load of a port for one byte that a member sends
 OUT: Lane = ("out",)
 IN: Lane = ("in",)
+MANY_PEERS = 32  # of fully connected levels, from which direct loads all links as one
 PASSES = 3  # over local memory for a reduction, as in ASTRA-sim
 
 
@@ -155,6 +156,8 @@ def _transfer(
         for lane, hops in lanes_of(level, ((d, offset, fabric.shape[d]),)):
             links[lane] = links.get(lane, 0.0) + hops * share
             ports[lane] = ports.get(lane, 0.0) + (share if fabric.tiered else hops * share)
+    if level.topology == "FullyConnected" and len(links) >= MANY_PEERS:
+        links = ports = {("peers", len(links)): sum(offsets.values())}
     if level.topology == "Switch" and not spread_evenly:
         links = ports = {OUT: 1.0, IN: 1.0}
     loads, above = _loads(fabric, k, ports), _loads(fabric, k, links)
@@ -175,6 +178,11 @@ def lanes_of(level: Level, steps: Sequence[tuple[int, int, int]]) -> list[tuple[
         forward = 2 * offset <= size
         lanes.append((("ring", d, 1 if forward else -1), float(offset if forward else size - offset)))
     return lanes
+
+
+def links_in(lane: Lane) -> int:
+    """How many links a lane stands for."""
+    return int(lane[1]) if lane[0] == "peers" else 1
 
 
 def _loads(fabric: Fabric, top: int, lanes: dict[Lane, float]) -> Loads:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .fabric import Fabric, Level
-from .flows import IN, OUT, Lane, Loads
+from .flows import IN, OUT, Lane, Loads, links_in
 from .groups import Spread
 
 Int64 = NDArray[np.int64]
@@ -67,7 +67,7 @@ class Resources:
         number = self._ports.get(key)
         if number is None:
             level = self.fabric.levels[k]
-            capacity = level.uplink if level.unit == 1 else level.port
+            capacity = (level.uplink if level.unit == 1 else level.port) * links_in(lane)
             number = self._ports[key] = len(self.found)
             sharing = port_shares(self.fabric, k)
             self.found.append(Resource(PORT, k, lane, sim, capacity, int(self.sizes[sim]), sharing))
@@ -160,7 +160,8 @@ class Resources:
         if key not in self._uplinks:
             self._uplinks[key] = len(self.found)
             sharing = uplink_shares(self.fabric, k)
-            self.found.append(Resource(UPLINK, k, lane, kind, self.fabric.levels[k].uplink, count, sharing))
+            capacity = self.fabric.levels[k].uplink * links_in(lane)
+            self.found.append(Resource(UPLINK, k, lane, kind, capacity, count, sharing))
         return self._uplinks[key]
 
 

@@ -26,15 +26,14 @@ def simulate_fluid(
 
     Args:
         workload, config: as loaded; ``x-scaleacross`` of ``network.yml`` gives the tiers, that of ``system.json`` the
-        streams.
-        options: queues per dimension and injection scale, as on the command line of ASTRA-sim; a rendezvous is not
-        made.
+            streams.
+        options: queues per dimension and injection scale, as on the command line of ASTRA-sim.
         time_limit: seconds of wall time.
         timeline: keep the timeline and the critical path.
 
     Raises:
-        InvalidInput: E-WORLD, E-NETWORK-EXT, E-SYSTEM-EXT, E-HALVING, E-FLUID-CUSTOM, E-FLUID-MEMORY, and what is wrong
-            with traces, groups and algorithms.
+        InvalidInput: E-WORLD, E-NETWORK-EXT, E-SYSTEM-EXT, E-HALVING, E-FLUID-CUSTOM, E-FLUID-MEMORY, E-FLUID-BUS,
+            E-FLUID-RENDEZVOUS, and what is wrong with traces, groups and algorithms.
     """
     built = build(workload, config, options or Options())
     machine = make_machine(built.tables, built.waits)
