@@ -93,6 +93,7 @@ def launches(draw: st.DrawFn, of_models: st.SearchStrategy[Model], own: dict[str
         "scatter_gather": st.booleans(),
         "attention": st.sampled_from(["flash", "flash2", "unfused"]),
         "fused_accumulation": st.booleans(),
+        "tp_overlap": st.booleans(),
         "flat_rings": st.sampled_from([(), ("dp",), ("dp", "ep")]),
         "fixed_order": st.booleans(),
         "granularity": st.sampled_from(["operator", "layer", "block"]),

@@ -118,20 +118,31 @@ def mtp_operators(model: Model, module: int, shard: Shard) -> tuple[Operator, ..
     )
 
 
-def optimizer_operators(parameters: int) -> tuple[Operator, ...]:
+def optimizer_operators(parameters: int, gradient_bytes: int = 4, scaled: bool = False) -> tuple[Operator, ...]:
     """Adam's step over ``parameters`` elements in mixed precision, as Megatron-LM runs it.
 
     Gradient norm (4 bytes read); Adam (FP32 gradient, master and two moments read, the latter three written: 28);
-    copy of the master to the 2-byte weight (6); zeroing the FP32 gradient (4).
+    copy of the master to the 2-byte weight (6); zeroing the gradient. Gradients of 2 bytes are first copied to FP32
+    (6); those of a ``scaled`` loss (FP16) are divided by the scale and searched for infinities (8).
     """
-    traffic = {"gradient_norm": 4, "adam": 28, "copy_weights": 6, "zero_gradients": 4}
+    traffic = {"gradient_norm": 4, "adam": 28, "copy_weights": 6, "zero_gradients": gradient_bytes}
+    if gradient_bytes < 4:
+        traffic["widen_gradients"] = gradient_bytes + 4
+    if scaled:
+        traffic["unscale_gradients"] = 8
     return tuple(memory(name, size * parameters, 0) for name, size in traffic.items())
 
 
 def _projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
+    """Queries, keys and values. Around unfused attention, Megatron-LM adds their bias in a pass of its own and joins
+    their three gradients into one tensor by copying (2021, ``megatron/model/transformer.py``)."""
     element, tokens = shard.bytes_per_element, shard.tokens
     width = (model.query_width + model.kv_width) // shard.tp
-    operators = [gemm("qkv", (tokens, width, model.hidden), shard, bias=model.bias or model.qkv_bias)]
+    bias = model.bias or model.qkv_bias
+    operators = [gemm("qkv", (tokens, width, model.hidden), shard, bias=bias)]
+    if not shard.fused:
+        copy = 2 * element * tokens * width
+        operators.append(memory("qkv_layout", copy if bias else 0, copy))
     rotated = (model.query_width + model.kv_heads * model.head_size) // shard.tp
     passes = int(model.positions == "rope") + int(model.qk_norm)
     if passes:
@@ -167,10 +178,14 @@ def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, .
         return (Operator("attention", "attention", flops, traffic, queries, keys, size, heads, kernel=shard.attention),)
     scores = heads * queries * keys
     dropout = 2 * element + 1 if model.dropout else 0
+    # The causal softmax reads its own half of every matrix and writes all of it (Megatron-LM, fused_kernels/
+    # scaled_upper_triang_masked_softmax.h); the products and the dropout run over the whole.
+    forward, backward = scores * element * 3 // 2 + scores * dropout, scores * (2 * element + dropout)
     return (
         gemm("scores", (queries, keys, model.qk_size), shard, heads, weights=False, selective=True),
-        memory("softmax", scores * (2 * element + dropout), scores * (3 * element + dropout), selective=True),
+        memory("softmax", forward, backward, selective=True),
         gemm("context", (queries, model.value_size, keys), shard, heads, weights=False, selective=True),
+        memory("context_layout", 2 * element * heads * queries * model.value_size, 0, selective=True),
     )
 
 

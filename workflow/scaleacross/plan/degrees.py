@@ -93,6 +93,8 @@ class Parallelism:
         attention: ``flash`` (the accelerator's best fused kernel), ``flash2`` (FlashAttention-2), or ``unfused`` as in
             Megatron-LM before 2022.
         fused_accumulation: GEMMs add weight gradients to memory (Megatron-LM since 2022); False: another kernel does.
+        tp_overlap: in backward, the tensor-parallel reduction of an input gradient runs under the weight gradient of
+            the same product (Megatron-LM since late 2021, Korthikanti et al., section 4.2.2); dense layers only.
         flat_rings: axes whose collectives run over one flat ring, a communicator group in rank order, instead of
             dimension by dimension.
         fixed_order: every rank meets its collectives in one fixed order, each after the one before. Safe where members
@@ -125,6 +127,7 @@ class Parallelism:
     scatter_gather: bool = False
     attention: str = "flash"
     fused_accumulation: bool = True
+    tp_overlap: bool = False
     flat_rings: tuple[str, ...] = ()
     fixed_order: bool = False
     layout: tuple[int, ...] | None = None

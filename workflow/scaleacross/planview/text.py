@@ -35,6 +35,7 @@ _QUIET: dict[str, Any] = {  # knobs said elsewhere, or not worth a word at these
     "layout": None,
     "scatter_gather": False,
     "fixed_order": False,
+    "tp_overlap": False,
 }
 
 

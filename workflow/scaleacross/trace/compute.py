@@ -27,6 +27,7 @@ from ..units import parse
 
 # What FP8 training leaves in BF16: attention, router, output matrix (DeepSeek-V3, arXiv 2412.19437, section 3.3.1).
 _NEVER_FP8 = {"attention", "scores", "context", "router", "logits"}
+_ON_SCORES = {"scores", "softmax", "context"}
 
 
 class _Section(BaseModel):
@@ -73,9 +74,14 @@ class AttentionCalibration(_Section):
 
 
 class MemoryCalibration(_Section):
-    """Share of the data-sheet bandwidth that streaming kernels reach."""
+    """Share of the data-sheet bandwidth that streaming kernels reach.
+
+    ``scores`` is that of kernels on the score matrix of unfused attention (batched products, softmax, dropout with its
+    random numbers); as the others where nobody measured it.
+    """
 
     fraction: float = Field(gt=0, le=1)
+    scores: float | None = Field(None, gt=0, le=1)
 
 
 class Calibration(_Section):
@@ -177,12 +183,16 @@ def _seconds(operator: Operator, key: _Key, precision: str) -> float:
     accelerator, calibrated = key.accelerator, _calibration(key)
     if precision == "fp8" and operator.name.partition(".")[0] in _NEVER_FP8:
         precision = "bf16"
-    traffic = operator.bytes / (accelerator.memory_bandwidth * calibrated.memory.fraction)
+    fraction = calibrated.memory.fraction
+    if calibrated.memory.scores is not None and operator.name.partition(".")[0] in _ON_SCORES:
+        fraction = calibrated.memory.scores
+    bandwidth = accelerator.memory_bandwidth * fraction
+    traffic = operator.bytes / bandwidth
     work = 0.0
     if operator.kind == "gemm":
         rate = accelerator.peak(precision) * calibrated.gemm.relative.get(precision, 1.0)
         work = _gemm_seconds(operator, rate, calibrated.gemm)
-        work += operator.output_bytes / (accelerator.memory_bandwidth * calibrated.memory.fraction)
+        work += operator.output_bytes / bandwidth
     elif operator.kind == "attention":
         work = _attention_seconds(operator, accelerator, precision, calibrated)
     return max(work, traffic) + calibrated.overhead

@@ -175,7 +175,7 @@ class Kitchen:
         operators = attention_operators(self.model, layer, self.shard)
         after = chain.gather("attention.ag", after)
         if self.shard.cp == 1:
-            return chain.reduce("attention.rs", chain.compute("attention", self._back(operators, whole), after))
+            return self._reduced_backward(chain, "attention", operators, whole, after)
         before, core, output = _split_attention(operators)
         attended = chain.compute("attention", self._back(core + output, whole), after)
         ring = self.parallelism.cp_method == "ring"
@@ -185,8 +185,25 @@ class Kitchen:
 
     def _mlp_backward(self, chain: _Chain, layer: int, whole: bool, after: Handles) -> Handles:
         after = chain.gather("mlp.ag", after)
-        after = chain.compute("mlp", self._back(mlp_operators(self.model, layer, self.shard), whole), after)
-        return chain.reduce("mlp.rs", after)
+        return self._reduced_backward(chain, "mlp", mlp_operators(self.model, layer, self.shard), whole, after)
+
+    def _reduced_backward(
+        self, chain: _Chain, name: str, operators: tuple[Operator, ...], whole: bool, after: Handles
+    ) -> Handles:
+        """Backward of a tensor-parallel region and the reduction of its input's gradient.
+
+        With ``tp_overlap`` that reduction runs under the weight gradient of the region's first product; the norm before
+        it comes after both.
+        """
+        first = next((index for index, item in enumerate(operators) if item.name in ("qkv", "mlp_up")), None)
+        if not (self.parallelism.tp_overlap and whole) or first is None:
+            return chain.reduce(f"{name}.rs", chain.compute(name, self._back(operators, whole), after))
+        entry, product, rest = operators[:first], operators[first], operators[first + 1 :]
+        inputs = (*self._again((*entry, product)), *self._back(rest, whole), *backward_input(product))
+        after = chain.compute(name, inputs, after)
+        reduced = chain.reduce(f"{name}.rs", after)
+        weighed = chain.compute(f"{name}.wgrad", backward_weight(product), after)
+        return chain.compute(f"{name}.entry", _each(backward_input, entry), reduced + weighed)
 
     def _moe_forward(self, chain: _Chain, layer: int, after: Handles) -> Handles:
         router, shared, experts, combine = _split_moe(moe_operators(self.model, layer, self.shard))
@@ -261,10 +278,13 @@ class Kitchen:
 
     def _back(self, operators: Sequence[Operator], whole: bool, again: bool = True) -> tuple[Operator, ...]:
         """Backward of some operators: recomputed ones (selective), input gradients, weight gradients if ``whole``."""
-        mode = self.parallelism.recompute
-        first = recomputed(tuple(operators), "selective") if again and mode == "selective" else ()
+        first = self._again(tuple(operators)) if again else ()
         weights = _each(backward_weight, operators) if whole else ()
         return first + _each(backward_input, operators) + weights
+
+    def _again(self, operators: tuple[Operator, ...]) -> tuple[Operator, ...]:
+        """What selective recomputation runs once more."""
+        return recomputed(operators, "selective") if self.parallelism.recompute == "selective" else ()
 
 
 class _Chain:

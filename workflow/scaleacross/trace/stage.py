@@ -320,7 +320,9 @@ class StageWriter:
         context = self.context
         deps = tuple(dict.fromkeys(self.reduced))
         elements = optimizer_elements([unit for units in self.units for unit in units], context.placement)
-        cost = block_cost(optimizer_operators(elements), context.kitchen.accelerator, context.kitchen.precision)
+        scaled = context.training.precision == "fp16"
+        operators = optimizer_operators(elements, context.parallelism.gradient_bytes, scaled)
+        cost = block_cost(operators, context.kitchen.accelerator, context.kitchen.precision)
         ctrl = () if self.last and self.last[0] in deps else self.last
         self.last = (self.builder.compute("optimizer", cost.num_ops, cost.tensor_size, deps, ctrl),)
         if context.gather_mode == "after":

@@ -18,7 +18,7 @@ from .megatron_text import layout_text, pattern_text
 NAME = "Megatron-LM"
 VERSION = "Megatron-LM core_v0.19.0 (19 August 2026)"
 #: Knobs of the simulation without a flag. ``bucket_layers`` has one where gradients are reduced during backward.
-WITHOUT_FLAG = ("granularity", "flat_rings", "fixed_order", "bucket_layers")
+WITHOUT_FLAG = ("granularity", "flat_rings", "fixed_order", "tp_overlap", "bucket_layers")
 DP_LAST, PP_LAST = ("tp", "cp", "pp", "dp"), ("tp", "cp", "dp", "pp")
 DROPOUT = "0.1"
 #: dp_sharding -> strategy of Megatron-FSDP.

@@ -17,7 +17,7 @@ from .torchtitan_models import FLAVORS, find
 
 NAME = "torchtitan"
 VERSION = "torchtitan v0.2.2 (20 February 2026)"
-WITHOUT_KEY = ("granularity", "flat_rings", "fixed_order", "fused_accumulation")
+WITHOUT_KEY = ("granularity", "flat_rings", "fixed_order", "fused_accumulation", "tp_overlap")
 ORDER = ("tp", "cp", "dp", "pp")
 SCHEDULES = {
     "gpipe": "GPipe",
