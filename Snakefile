@@ -15,6 +15,7 @@ include: "workflow/rules/simulate.smk"
 include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/select.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/published.smk"
 
 
 rule all:

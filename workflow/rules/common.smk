@@ -1,5 +1,6 @@
 # What every rule needs: the designed studies, where their files are, and what a name in a path may look like.
-from scaleacross.study.flow import command_on_path, prepare_for_snakemake
+from scaleacross.files import package_digest
+from scaleacross.study.flow import STEP_CODE, command_on_path, prepare_for_snakemake, published_studies
 
 command_on_path()
 
@@ -24,3 +25,5 @@ localrules:
     select,
     report,
     verdict,
+    published,
+    validation,

@@ -53,7 +53,9 @@ STEP_CODE = {
     ),
     "report": ("report", "engine", "astra", "cli.report"),
     "verdict": ("study.tables", "search.verdict", "cli.verdict"),
+    "published": ("study.tables", "study.published", "model", "published", "cli.published"),
 }
+PUBLISHED = "published"  # folder of studies whose points somebody measured
 PLANS_A_BATCH = 16
 MIN_BATCHES, MAX_BATCHES = 8, 256
 
@@ -147,12 +149,31 @@ def prepare_all(config: Mapping[str, Any]) -> dict[str, Flow]:
     return {flow.name: flow for flow in flows}
 
 
-def prepare_for_snakemake(config: Mapping[str, Any]) -> dict[str, Flow]:
-    """``prepare_all`` with errors as Snakemake shows them: one line and no traceback."""
+class Flows(dict[str, Flow]):
+    """The configuration's studies by name, and any published one as soon as a rule asks for it."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(prepare_all(config))
+        self._config = dict(config)
+
+    def __missing__(self, name: str) -> Flow:
+        if name not in published_studies():
+            raise KeyError(name)
+        self[name] = prepare(f"{PUBLISHED}/{name}", read_settings(self._config))
+        return self[name]
+
+
+def published_studies(studies: Path = STUDIES) -> list[str]:
+    """Names of the studies of published runs."""
+    return sorted(file.stem for file in (studies / PUBLISHED).glob("*.yaml"))
+
+
+def prepare_for_snakemake(config: Mapping[str, Any]) -> Flows:
+    """``Flows`` with errors as Snakemake shows them: one line and no traceback."""
     from snakemake.exceptions import WorkflowError  # type: ignore[import-untyped]
 
     try:
-        return prepare_all(config)
+        return Flows(config)
     except ScaleAcrossError as error:
         raise WorkflowError(str(error)) from None
 

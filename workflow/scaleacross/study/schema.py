@@ -13,6 +13,7 @@ from ..errors import InvalidInput, did_you_mean
 from ..schema import parse_yaml, read_yaml
 from ..units import parse
 from .expressions import parse_expression
+from .published import Published
 
 STUDIES = Path("config/studies")
 Value = bool | int | float | str | list[str | int | float]
@@ -61,6 +62,7 @@ class Study(_Section):
     time_limit: str = Field("60 s", description="wall time of one simulated point")
     failure_threshold: float = Field(0.0, ge=0, le=1, description="share of the feasible points that may fail")
     allow_unphysical: bool = Field(False, description="let a point win that is faster than its lower bound")
+    published: list[Published] = Field(default_factory=list, description="measured values of some points")
 
     @field_validator("name")
     @classmethod
@@ -100,6 +102,7 @@ class Study(_Section):
     @model_validator(mode="after")
     def _sections_agree(self) -> Study:
         problems = list(self._clashes()) + list(self._constraint_problems()) + list(self._baseline_problems())
+        problems += list(self._published_problems())
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -124,6 +127,15 @@ class Study(_Section):
                 parse_expression(text, known)
             except InvalidInput as error:
                 yield f"constraints.{index}: {error}"
+
+    def _published_problems(self) -> Iterator[str]:
+        for index, row in enumerate(self.published):
+            for name, value in row.when.items():
+                where = f"published.{index}.when.{name}"
+                if name not in self.swept:
+                    yield f"{where}: is no key of a point; {did_you_mean(name, self.swept)}"
+                elif not any(_same(value, known) for known in self.swept[name]):
+                    yield f"{where}: {value!r} is not swept"
 
     def _baseline_problems(self) -> Iterator[str]:
         for baseline, wanted in self.baselines.items():
