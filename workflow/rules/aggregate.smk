@@ -1,13 +1,9 @@
 # One table with a row for every point, the infeasible ones included, and what it was made from.
 rule aggregate:
     input:
-        points="<results>/{study}/points.csv",
+        points=lambda wildcards: FLOWS[wildcards.study].points_file,
         study="<results>/{study}/design/study.json",
-        rows=lambda wildcards: expand(
-            "<results>/{study}/runs/batch_{batch}.jsonl",
-            study=wildcards.study,
-            batch=FLOWS[wildcards.study].batches,
-        ),
+        rows=lambda wildcards: FLOWS[wildcards.study].row_files,
     output:
         table="<results>/{study}/results.csv",
         provenance="<results>/{study}/provenance.yaml",

@@ -3,6 +3,7 @@ rule select:
     input:
         table="<results>/{study}/results.csv",
         study="<results>/{study}/design/study.json",
+        certificate=lambda wildcards: FLOWS[wildcards.study].certificate_files,
     output:
         optimum="<results>/{study}/optimum.yaml",
         speedups="<results>/{study}/speedups.csv",
@@ -19,6 +20,7 @@ rule select:
         runtime=30,
     params:
         digest=lambda wildcards: FLOWS[wildcards.study].digests["select"],
+        certificate=lambda wildcards, input: f"--certificate {input.certificate}" if input.certificate else "",
     shell:
         "scaleacross select {input.table} --study {input.study}"
-        " --optimum {output.optimum} --speedups {output.speedups} --interplay {output.interplay} > {log} 2>&1"
+        " {params.certificate} --optimum {output.optimum} --speedups {output.speedups} --interplay {output.interplay} > {log} 2>&1"

@@ -21,6 +21,7 @@ COMMANDS = {
     "trace": "write the Chakra traces of a batch of plans",
     "render": "write the ASTRA-sim configuration folders",
     "simulate": "simulate a batch of points, one result row each",
+    "search": "find a study's optimum with a proof, simulating few points",
     "aggregate": "join points and result rows into results.csv",
     "select": "find the optimum and the speedups over the baselines",
     "report": "write report.html",

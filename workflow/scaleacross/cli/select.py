@@ -15,6 +15,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--study", required=True, type=Path, help="results/<study>/design/study.json")
     parser.add_argument("--optimum", required=True, type=Path, help="optimum.yaml to write")
     parser.add_argument("--speedups", required=True, type=Path, help="speedups.csv to write")
+    parser.add_argument("--certificate", type=Path, help="certificate.yaml of a certified search")
     parser.add_argument("--interplay", required=True, type=Path, help="interplay.csv to write")
 
 
@@ -24,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ..files import write_atomic
     from ..report.columns import SPEEDUPS
+    from ..schema import read_yaml
     from ..search.baselines import described, pickers
     from ..search.interplay import COLUMNS as INTERPLAY_COLUMNS
     from ..search.interplay import interplay_rows
@@ -47,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     chosen_freely = list(study["dimensions"])
     write_csv(args.interplay, interplay_rows(rows, rules, chosen_freely), [*environment, *INTERPLAY_COLUMNS])
     result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"])
+    if args.certificate is not None:
+        result["certificate"] = read_yaml(args.certificate)
     result["baselines"] = described(study.get("baselines", {}))
     text = yaml.dump({"study": study["name"], **result}, Dumper=_dumper(), sort_keys=False, width=120)
     write_atomic(args.optimum, text, only_if_changed=True)

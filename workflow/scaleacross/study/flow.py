@@ -36,6 +36,7 @@ STEP_CODE = {
     "trace": (*PLAN_ROOMS, "study.traces", "cli.trace"),
     "render": ("cli.render",),
     "simulate": ("engine", "astra", "trace", "validate", "search.evaluate", "search.batch", "search.isolate"),
+    "search": (*PLAN_ROOMS, "astra", "study", "engine", "validate", "search", "cli.search"),
     "aggregate": ("study.tables", "study.provenance", "search.table", "report.columns", "cli.aggregate", "cli.columns"),
     "select": (
         "study.tables",
@@ -70,6 +71,7 @@ class Flow:
         digests: step -> hash of the code it runs.
         configs: folder of its ASTRA-sim configurations.
         astra_sim_option: ``--astra-sim PATH`` for the binary, or nothing.
+        folder: of its results. certified: whether a search finds its optimum instead of simulating every point.
     """
 
     name: str
@@ -77,6 +79,25 @@ class Flow:
     digests: Mapping[str, str]
     configs: str
     astra_sim_option: str = ""
+    folder: str = ""
+    certified: bool = False
+
+    @property
+    def points_file(self) -> str:
+        """Table of the points that have a row in the results."""
+        return f"{self.folder}/search/points.csv" if self.certified else f"{self.folder}/points.csv"
+
+    @property
+    def row_files(self) -> list[str]:
+        """Result rows."""
+        if self.certified:
+            return [f"{self.folder}/search/rows.jsonl"]
+        return [f"{self.folder}/runs/batch_{batch}.jsonl" for batch in self.batches]
+
+    @property
+    def certificate_files(self) -> list[str]:
+        """The certificate of a search; nothing for an exhaustive study."""
+        return [f"{self.folder}/certificate.yaml"] if self.certified else []
 
 
 @dataclass(frozen=True)
@@ -191,7 +212,8 @@ def prepare(name: str, settings: Settings, studies: Path = STUDIES) -> Flow:
     key = design_key(study_path(name, studies), settings)
     for known in settings.results.glob("*/design/study.json"):
         content = _read_json(known)
-        if content.get("key") == key and _is_complete(known.parent, content["batches"]):
+        certified = content.get("study", {}).get("search") == "certified"
+        if content.get("key") == key and (certified or _is_complete(known.parent, content["batches"])):
             return _flow(content, settings)
     from .write import design_study
 
@@ -274,7 +296,9 @@ def _flow(content: Mapping[str, Any], settings: Settings) -> Flow:
     option = ""
     if content["study"]["simulator"] == "astra-sim":
         option = f"--astra-sim '{astra_sim_binary(settings)}'"
-    return Flow(content["study"]["name"], tuple(content["batches"]), digests, content["configs"], option)
+    name, certified = content["study"]["name"], content["study"]["search"] == "certified"
+    folder = str(settings.results / name)
+    return Flow(name, tuple(content["batches"]), digests, content["configs"], option, folder, certified)
 
 
 def _is_complete(folder: Path, batches: Iterable[str]) -> bool:

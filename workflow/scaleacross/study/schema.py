@@ -56,7 +56,7 @@ class Study(_Section):
     constraints: list[str] = Field(default_factory=list)
     baselines: dict[str, dict[str, Value]] = Field(default_factory=dict)
     objective: Literal["iteration_time"] = "iteration_time"
-    search: Literal["exhaustive"] = "exhaustive"
+    search: Literal["exhaustive", "certified"] = "exhaustive"
     simulator: Literal["embedded", "astra-sim"] = "embedded"
     network_model: Literal["unaware", "aware", "scaleacross"] = "unaware"
     time_limit: str = Field("60 s", description="wall time of one simulated point")

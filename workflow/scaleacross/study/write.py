@@ -10,9 +10,10 @@ from typing import Any
 from ..errors import InvalidInput
 from ..search.baselines import baseline_notes
 from ..units import parse
-from .design import Designed, design, notes_of
+from .design import Designed, Designer, design, notes_of
 from .flow import Settings, batch_count, batch_of, binary_digest, remove_stale, write_json
-from .schema import STUDIES, load_study, study_path
+from .points import count_points, enumerate_points
+from .schema import STUDIES, Study, load_study, study_path
 from .tables import write_csv
 
 POINT_COLUMNS = ("point_id", "status", "reason")
@@ -29,10 +30,34 @@ def design_study(name: str, settings: Settings, key: str, studies: Path = STUDIE
     """
     study = load_study(name, settings.overrides, studies)
     try:
+        if study.search == "certified":
+            return write_certified(study, settings, key)
         designed = design(study)
     except InvalidInput as error:
         raise InvalidInput(error.error_id, f"{study_path(name, studies)}: {error.clash}", error.fix) from None
     return write_design(designed, settings, key)
+
+
+def run_settings_of(study: Study, settings: Settings) -> dict[str, Any]:
+    """What a simulation must know of a study."""
+    return {
+        "simulator": study.simulator,
+        "network_model": study.network_model,
+        "time_limit_s": parse(study.time_limit, "second"),
+        "binary_digest": binary_digest(settings.astra_sim) if study.simulator == "astra-sim" else None,
+    }
+
+
+def write_certified(study: Study, settings: Settings, key: str) -> dict[str, Any]:
+    """The design of a study whose points are enumerated by its search: only what all of them share."""
+    designer = Designer(study)
+    first = designer.setting(next(enumerate_points(study)).values)
+    designed = Designed(study, first.cluster, first.accelerator, designer.model)
+    content = study_content(designed, settings, key, run_settings_of(study, settings))
+    content["counts"] = {"points": count_points(study)}
+    content["batches"] = []
+    write_json(settings.results / study.name / "design/study.json", content)
+    return content
 
 
 def write_design(designed: Designed, settings: Settings, key: str) -> dict[str, Any]:
@@ -42,12 +67,7 @@ def write_design(designed: Designed, settings: Settings, key: str) -> dict[str, 
     columns = [*POINT_COLUMNS, *designed.dimension_columns, *PLAN_COLUMNS]
     write_csv(folder / "points.csv", designed.rows, columns)
     count = batch_count(len(designed.pairs), settings.batches)
-    run_settings = {
-        "simulator": study.simulator,
-        "network_model": study.network_model,
-        "time_limit_s": parse(study.time_limit, "second"),
-        "binary_digest": binary_digest(settings.astra_sim) if study.simulator == "astra-sim" else None,
-    }
+    run_settings = run_settings_of(study, settings)
     batches: dict[str, list[str]] = defaultdict(list)
     for plan_id in sorted(designed.pairs):
         batches[batch_of(plan_id, count)].append(plan_id)
@@ -79,6 +99,7 @@ def study_content(designed: Designed, settings: Settings, key: str, run_settings
         "accelerator": designed.accelerator.name,
         "configs": str(settings.astra_configs / study.name),
         "binary_digest": run_settings["binary_digest"],
+        "run_settings": dict(run_settings),
         "counts": {
             "points": len(designed.rows),
             "feasible": feasible,

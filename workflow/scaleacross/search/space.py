@@ -1,0 +1,86 @@
+"""The points of a study as plans times networks, enumerated lazily: a plan is checked once, whatever it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from ..cluster import Cluster
+from ..schedule import parameters
+from ..study.design import Designer
+from ..study.plans import PARALLELISM_KEYS, TRAINING_KEYS
+from ..study.points import Point, make_id
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Space:
+    """The space of a study. ``designer`` knows its templates and constraints."""
+
+    designer: Designer
+
+    @property
+    def swept(self) -> dict[str, list[Any]]:
+        """Every key with its values, in the study's order."""
+        return dict(self.designer.study.swept)
+
+    @cached_property
+    def network_names(self) -> tuple[str, ...]:
+        """Dimensions that change the network alone: no plan, and no cluster's size or accelerator."""
+        study = self.designer.study
+        own = {str(name) for schedule in study.swept.get("schedule", ["1f1b"]) for name in parameters(str(schedule))}
+        planned = PARALLELISM_KEYS | TRAINING_KEYS | own
+        return tuple(name for name in study.dimensions if name not in planned and not self._reshapes(name))
+
+    @cached_property
+    def plan_names(self) -> tuple[str, ...]:
+        """All other dimensions; fixed keys among them."""
+        known = {*self.network_names, *self.designer.study.environment}
+        return tuple(name for name in self.swept if name not in known)
+
+    def environments(self) -> Iterator[dict[str, Any]]:
+        """Every environment, the headline first."""
+        return _combinations(self.designer.study.environment)
+
+    def plans(self) -> Iterator[dict[str, Any]]:
+        """Every combination of what changes plans."""
+        return _combinations({name: self.swept[name] for name in self.plan_names})
+
+    @cached_property
+    def networks(self) -> tuple[dict[str, Any], ...]:
+        """Every combination of what changes the network alone."""
+        return tuple(_combinations({name: self.swept[name] for name in self.network_names}))
+
+    @property
+    def points_an_environment(self) -> int:
+        """Points of one environment, infeasible ones included."""
+        return prod(len(self.swept[name]) for name in self.plan_names) * len(self.networks)
+
+    def values(self, environment: Values, plan: Values, network: Values) -> dict[str, Any]:
+        """A point's values in the study's order."""
+        joined = {**environment, **plan, **network}
+        return {name: joined[name] for name in self.swept}
+
+    def point(self, environment: Values, plan: Values, network: Values) -> Point:
+        """A point with its id, the same as the exhaustive enumeration gives it."""
+        values = self.values(environment, plan, network)
+        return Point(make_id(values, values), values)
+
+    def _reshapes(self, name: str) -> bool:
+        first = {key: values[0] for key, values in self.swept.items()}
+        shapes = {_shape(self.designer.setting({**first, name: value}).cluster) for value in self.swept[name]}
+        return len(shapes) > 1
+
+
+def _shape(cluster: Cluster) -> tuple[object, ...]:
+    return cluster.accelerator, tuple((tier.name, tier.size) for tier in cluster.tiers)
+
+
+def _combinations(lists: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    for combination in product(*lists.values()):
+        yield dict(zip(lists, combination, strict=True))
