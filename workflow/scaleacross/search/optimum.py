@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..study.tables import Row
+from .explain import knobs, uses
 from .frameworks import framework_settings
 from .select import TIME, Rules, baseline_row, best, contenders, environments
 
@@ -62,6 +63,8 @@ def optimum(
             against = next(((name, row) for name, row in baselines.items() if row), None)
             if against is not None:
                 entry["why"] = explain(winner, *against, dimensions)
+            entry["knobs"] = knobs(winner, ranked, against[1] if against else None, dimensions)
+            entry["uses"] = uses(winner, configs / winner["config_id"])
             frameworks = framework_settings(traces / winner["plan_id"], gpus_per_node)
             if frameworks is not None:
                 entry["frameworks"] = frameworks

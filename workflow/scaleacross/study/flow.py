@@ -46,6 +46,7 @@ STEP_CODE = {
         "search.baselines",
         "search.sailor",
         "search.interplay",
+        "search.explain",
         "study.plans",
         *PLAN_ROOMS,
         "report.columns",

@@ -1,0 +1,48 @@
+"""What knobs bought and what binds, on rows whose answer is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scaleacross.search.explain import knobs, uses
+
+NETWORK = """
+topology: [Switch, Switch]
+x-scaleacross:
+  tiers:
+    - {name: node, size: 8, bandwidth: 100.0, one-way: 1, oversubscription: 1, topology: Switch}
+    - {name: campus, size: 2, bandwidth: 10.0, one-way: 1, oversubscription: 4, topology: Switch}
+"""
+
+
+def row(point: str, time: float, pp: str, schedule: str) -> dict[str, Any]:
+    return {"point_id": point, "iteration_time_s": time, "pp": pp, "schedule": schedule, "tp": "8"}
+
+
+ROWS = [
+    row("best", 1.0, "4", "zbv"),
+    row("pp-back", 1.2, "2", "zbv"),
+    row("next", 1.1, "8", "zbv"),
+    row("base", 2.0, "2", "1f1b"),
+]
+
+
+def test_a_knob_goes_back_to_the_baseline_alone_where_that_point_is_ok() -> None:
+    found = knobs(ROWS[0], ROWS, ROWS[3], ["pp", "schedule", "tp"])
+    assert list(found) == ["schedule", "pp"]  # most costly first; tp does not vary
+    assert found["pp"]["costs_pct"] == pytest.approx(20.0) and found["pp"]["alone"]
+    assert found["schedule"]["point_id"] == "base" and not found["schedule"]["alone"]
+
+
+def test_without_a_baseline_the_next_best_value_counts() -> None:
+    assert knobs(ROWS[0], ROWS, None, ["pp"])["pp"]["instead"] == "8"
+
+
+def test_what_binds(tmp_path: Path) -> None:
+    (tmp_path / "network.yml").write_text(NETWORK)
+    sent = {"sent_node_gb": 10 * 1.073741824, "sent_campus_gb": 2 * 1.073741824}
+    winner = {"iteration_time_s": 1.0, "compute_s": 0.5, "memory_gib": 76.0, "memory_limit_gib": 80.0, **sent}
+    found = uses(winner, tmp_path)
+    assert found["share"] == {"compute": 0.5, "node ports": 0.1, "campus ports": 0.2, "campus uplinks": 0.8}
+    assert found["binds"] == "campus uplinks and memory" and found["memory"] == 0.95
+    assert uses({"iteration_time_s": 1.0, "compute_s": 0.5}, tmp_path / "none")["binds"] == "compute"

@@ -1,0 +1,90 @@
+"""Why an optimum is one: what each chosen knob bought, and what the design uses up.
+
+A knob is turned back alone, everything else as in the optimum, so its cost is that of the knob on top of the others;
+where no such point is ok, it is forced alone and the others chosen anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidInput
+from ..schema import read_yaml
+from ..study.tables import Row, cell
+from ..units import GIB
+from .select import TIME, best
+
+FULL = 0.95  # of its memory: from here on memory is what binds
+_DIGITS = 4
+
+
+def knobs(
+    winner: Row, ranked: Sequence[Row], against: Row | None, dimensions: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """What every dimension that varies bought: turned back to the baseline's value, else to the next best one.
+
+    Args:
+        winner: of the environment. ranked: its ok points. against: the baseline's point, if there is one.
+
+    Returns:
+        Dimension -> value, ``instead`` (the other value), ``costs_pct`` (time with it over the optimum, minus 1),
+        ``alone`` (True: nothing else changed; False: the other dimensions were chosen anew).
+    """
+    varied = [name for name in dimensions if len({cell(row.get(name)) for row in ranked}) > 1]
+    found = {}
+    for name in varied:
+        others = [row for row in ranked if row.get(name) != winner.get(name)]
+        back = None if against is None or against.get(name) == winner.get(name) else against.get(name)
+        wanted = [row for row in others if back is None or row.get(name) == back]
+        alone = [row for row in wanted if all(row.get(key) == winner.get(key) for key in varied if key != name)]
+        other = best(alone) or best(wanted) or best(others)
+        if other is not None:
+            found[name] = {
+                "value": winner.get(name),
+                "instead": other.get(name),
+                "costs_pct": round(100.0 * (other[TIME] / winner[TIME] - 1.0), _DIGITS),
+                "alone": other in alone,
+                "point_id": other["point_id"],
+            }
+    return dict(sorted(found.items(), key=lambda item: -item[1]["costs_pct"]))
+
+
+def uses(winner: Row, config: Path) -> dict[str, Any]:
+    """Share of the iteration that compute, ports and uplinks are in use on average, share of memory, and what binds.
+
+    Ports and uplinks from the bytes a GPU sends on average over the rate that the configuration's tiers give them, so a
+    busy stage may be above. Empty where the configuration is not there.
+    """
+    shares: dict[str, float] = {}
+    time = winner[TIME]
+    if winner.get("compute_s") is not None:
+        shares["compute"] = winner["compute_s"] / time
+    shares.update({name: seconds / time for name, seconds in _tier_seconds(winner, config).items()})
+    result: dict[str, Any] = {"share": {name: round(share, _DIGITS) for name, share in shares.items()}}
+    if winner.get("memory_gib") and winner.get("memory_limit_gib"):
+        result["memory"] = round(winner["memory_gib"] / winner["memory_limit_gib"], _DIGITS)
+    if shares:
+        busiest = max(shares, key=lambda name: shares[name])
+        full = result.get("memory", 0.0) >= FULL
+        result["binds"] = busiest + (" and memory" if full else "")
+    return result
+
+
+def _tier_seconds(winner: Row, config: Path) -> Mapping[str, float]:
+    """Seconds that the average GPU's share of every tier's ports and uplinks is in use."""
+    try:
+        tiers = (read_yaml(config / "network.yml").get("x-scaleacross") or {}).get("tiers", [])
+    except InvalidInput:
+        return {}
+    sent = [float(winner.get(f"sent_{tier['name']}_gb".replace("-", "_")) or 0.0) * 1e9 for tier in tiers]
+    found: dict[str, float] = {}
+    for k, tier in enumerate(tiers):
+        through = sent[0] if k == 0 else sum(sent[k:])  # what goes further out passes this tier's uplinks too
+        rate = float(tier["bandwidth"]) * GIB
+        if through > 0:
+            found[f"{tier['name']} ports"] = through / rate
+            if k > 0 and float(tier["oversubscription"]) > 1:
+                found[f"{tier['name']} uplinks"] = through * float(tier["oversubscription"]) / rate
+    return found
