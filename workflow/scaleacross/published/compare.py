@@ -73,7 +73,8 @@ TIE = 0.005
 
 
 def compare(tables: Iterable[Path]) -> list[Comparison]:
-    """Comparisons of published studies from their ``results.csv``; the study's design lies in the folder beside it.
+    """Comparisons of published studies from their ``results.csv``, by table and published time; the design lies in
+    the folder beside the table.
 
     Raises:
         InvalidInput: E-FILE for a missing file, E-PUBLISHED for a row without exactly one ok point.
@@ -84,7 +85,7 @@ def compare(tables: Iterable[Path]) -> list[Comparison]:
         rows = read_csv(table)
         for entry in content["study"]["published"]:
             found.append(_comparison(Published.model_validate(entry), content, rows))
-    return found
+    return sorted(found, key=lambda item: (item.table, item.published_s, item.gpus))
 
 
 def summarise(rows: Sequence[Comparison]) -> Summary:
