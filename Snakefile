@@ -17,6 +17,7 @@ include: "workflow/rules/aggregate.smk"
 include: "workflow/rules/select.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/published.smk"
+include: "workflow/rules/paper.smk"
 
 
 rule all:

@@ -1,6 +1,6 @@
 # What every rule needs: the designed studies, where their files are, and what a name in a path may look like.
 from scaleacross.files import package_digest
-from scaleacross.study.flow import STEP_CODE, command_on_path, prepare_for_snakemake, published_studies
+from scaleacross.study.flow import STEP_CODE, command_on_path, grouped_studies, prepare_for_snakemake, published_studies
 
 command_on_path()
 
@@ -27,3 +27,5 @@ localrules:
     verdict,
     published,
     validation,
+    paper,
+    experiment,

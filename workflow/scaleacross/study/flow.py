@@ -55,9 +55,11 @@ STEP_CODE = {
     ),
     "report": ("report", "engine", "astra", "cli.report"),
     "verdict": ("study.tables", "search.verdict", "cli.verdict"),
+    "paper": ("study.tables", "search.paper", "cli.paper"),
     "published": ("study.tables", "study.published", "model", "published", "cli.published"),
 }
 PUBLISHED = "published"  # folder of studies whose points somebody measured
+PAPER = "paper"  # folder of the studies of the paper's experiment
 PLANS_A_BATCH = 16
 MIN_BATCHES, MAX_BATCHES = 8, 256
 
@@ -172,22 +174,28 @@ def prepare_all(config: Mapping[str, Any]) -> dict[str, Flow]:
 
 
 class Flows(dict[str, Flow]):
-    """The configuration's studies by name, and any published one as soon as a rule asks for it."""
+    """The configuration's studies by name, and any published or paper one as soon as a rule asks for it."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__(prepare_all(config))
         self._config = dict(config)
 
     def __missing__(self, name: str) -> Flow:
-        if name not in published_studies():
+        folder = next((folder for folder in (PUBLISHED, PAPER) if name in grouped_studies(folder)), None)
+        if folder is None:
             raise KeyError(name)
-        self[name] = prepare(f"{PUBLISHED}/{name}", read_settings(self._config))
+        self[name] = prepare(f"{folder}/{name}", read_settings(self._config))
         return self[name]
 
 
 def published_studies(studies: Path = STUDIES) -> list[str]:
     """Names of the studies of published runs."""
-    return sorted(file.stem for file in (studies / PUBLISHED).glob("*.yaml"))
+    return grouped_studies(PUBLISHED, studies)
+
+
+def grouped_studies(folder: str, studies: Path = STUDIES) -> list[str]:
+    """Names of the studies in a folder of config/studies."""
+    return sorted(file.stem for file in (studies / folder).glob("*.yaml"))
 
 
 def prepare_for_snakemake(config: Mapping[str, Any]) -> Flows:
