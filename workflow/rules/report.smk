@@ -4,6 +4,7 @@ rule report:
         table="<results>/{study}/results.csv",
         optimum="<results>/{study}/optimum.yaml",
         speedups="<results>/{study}/speedups.csv",
+        interplay="<results>/{study}/interplay.csv",
         study="<results>/{study}/design/study.json",
         provenance="<results>/{study}/provenance.yaml",
     output:

@@ -11,6 +11,7 @@ from . import figures as draw
 from . import gantt_figure
 from .findings import TIME, Findings, StudyFacts, load_findings
 from .gantt import Gantt
+from .joint import joint_section
 from .page import context
 from .style import write_figure
 from .tables import number_of
@@ -58,6 +59,7 @@ def write_report(
         lstrip_blocks=True,
     )
     page = context(findings, {name: Markup(svg) for name, svg in drawn.items()}, missing)
+    page["joint"] = joint_section(folder, findings.headline)
     write_atomic(output, environment.get_template("report.html.j2").render(page))
     return output
 

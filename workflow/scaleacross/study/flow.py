@@ -53,7 +53,7 @@ STEP_CODE = {
         "cli.select",
         "cli.columns",
     ),
-    "report": ("report", "engine", "astra", "cli.report"),
+    "report": ("report", "engine", "astra", "search.interplay", "cli.report"),
     "verdict": ("study.tables", "search.verdict", "cli.verdict"),
     "paper": ("study.tables", "search.paper", "cli.paper"),
     "published": ("study.tables", "study.published", "model", "published", "cli.published"),
