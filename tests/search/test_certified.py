@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from concurrent.futures import Future
 from pathlib import Path
@@ -250,6 +251,18 @@ def test_models_without_bounds_are_refused(root: Path, tmp_path: Path) -> None:
     only = worker(made, root, tmp_path)
     with pytest.raises(InvalidInput, match="E-CERTIFIED"):
         Search(only.space, Inline(only), {})  # type: ignore[arg-type]
+
+
+def test_errors_come_from_other_processes_as_they_are() -> None:
+    error = pickle.loads(pickle.dumps(Infeasible("E-X", "a clash", "a fix", 0.25)))
+    assert (str(error), error.shortfall, type(error)) == ("E-X: a clash; a fix", 0.25, Infeasible)
+
+
+def test_a_layout_goes_to_the_plan_not_to_its_schedule(root: Path) -> None:
+    dimensions = {"pp": [2], "schedule": ["latency-aware"], "layout": [[5, 3]]}
+    bounds = Bounds(Designer(study(dimensions), root))
+    _, plan = bounds.plan(next(iter(enumerate_points(bounds.designer.study))).values)
+    assert plan.content["parallelism"]["layout"] == [5, 3]
 
 
 def test_jobs_on_one_machine() -> None:

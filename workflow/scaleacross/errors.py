@@ -23,6 +23,10 @@ class ScaleAcrossError(Exception):
         self.error_id, self.clash, self.fix = error_id, clash, fix
         super().__init__(f"{error_id}: {clash}" + (f"; {fix}" if fix else ""))
 
+    def __reduce__(self) -> tuple[type[ScaleAcrossError], tuple[str, str, str], dict[str, object]]:
+        """So that it can come from another process as it is."""
+        return type(self), (self.error_id, self.clash, self.fix), self.__dict__
+
 
 class InvalidInput(ScaleAcrossError):
     """Bad input: a file, a key, a value or a combination of values."""
