@@ -259,7 +259,7 @@ def test_errors_come_from_other_processes_as_they_are() -> None:
 
 
 def test_a_layout_goes_to_the_plan_not_to_its_schedule(root: Path) -> None:
-    dimensions = {"pp": [2], "schedule": ["latency-aware"], "layout": [[5, 3]]}
+    dimensions: dict[str, list[Any]] = {"pp": [2], "schedule": ["latency-aware"], "layout": [[5, 3]]}
     bounds = Bounds(Designer(study(dimensions), root))
     _, plan = bounds.plan(next(iter(enumerate_points(bounds.designer.study))).values)
     assert plan.content["parallelism"]["layout"] == [5, 3]
