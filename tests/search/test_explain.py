@@ -38,6 +38,12 @@ def test_without_a_baseline_the_next_best_value_counts() -> None:
     assert knobs(ROWS[0], ROWS, None, ["pp"])["pp"]["instead"] == "8"
 
 
+def test_of_an_incomplete_table_a_cost_is_an_upper_limit() -> None:
+    found = knobs(ROWS[0], ROWS, ROWS[3], ["pp", "schedule"], complete=False)
+    assert found["schedule"]["at_most"] and not found["pp"]["at_most"]  # pp: exactly the point that was asked for
+    assert not any(entry["at_most"] for entry in knobs(ROWS[0], ROWS, ROWS[3], ["pp", "schedule"]).values())
+
+
 def test_what_binds(tmp_path: Path) -> None:
     (tmp_path / "network.yml").write_text(NETWORK)
     sent = {"sent_node_gb": 10 * 1.073741824, "sent_campus_gb": 2 * 1.073741824}

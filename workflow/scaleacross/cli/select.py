@@ -47,8 +47,10 @@ def run(args: argparse.Namespace) -> int:
     write_csv(args.speedups, speedups(rows, rules), [*environment, *(column.name for column in SPEEDUPS)])
     design = [name for name in dimensions if name not in environment]
     chosen_freely = list(study["dimensions"])
-    write_csv(args.interplay, interplay_rows(rows, rules, chosen_freely), [*environment, *INTERPLAY_COLUMNS])
-    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"])
+    # What was not simulated is unknown: methods that would go through it cannot be compared, so a search has no rows.
+    methods = interplay_rows(rows, rules, chosen_freely) if args.certificate is None else []
+    write_csv(args.interplay, methods, [*environment, *INTERPLAY_COLUMNS])
+    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"], args.certificate is None)
     if args.certificate is not None:
         result["certificate"] = read_yaml(args.certificate)
     result["baselines"] = described(study.get("baselines", {}))

@@ -21,16 +21,18 @@ _DIGITS = 4
 
 
 def knobs(
-    winner: Row, ranked: Sequence[Row], against: Row | None, dimensions: Sequence[str]
+    winner: Row, ranked: Sequence[Row], against: Row | None, dimensions: Sequence[str], complete: bool = True
 ) -> dict[str, dict[str, Any]]:
     """What every dimension that varies bought: turned back to the baseline's value, else to the next best one.
 
     Args:
         winner: of the environment. ranked: its ok points. against: the baseline's point, if there is one.
+        complete: whether all points were simulated; where a search left some out, another point may cost less.
 
     Returns:
         Dimension -> value, ``instead`` (the other value), ``costs_pct`` (time with it over the optimum, minus 1),
-        ``alone`` (True: nothing else changed; False: the other dimensions were chosen anew).
+        ``alone`` (True: nothing else changed; False: the other dimensions were chosen anew), ``at_most`` (True: a point
+        that was not simulated may cost less).
     """
     varied = [name for name in dimensions if len({cell(row.get(name)) for row in ranked}) > 1]
     found = {}
@@ -46,6 +48,7 @@ def knobs(
                 "instead": other.get(name),
                 "costs_pct": round(100.0 * (other[TIME] / winner[TIME] - 1.0), _DIGITS),
                 "alone": other in alone,
+                "at_most": not complete and not (back is not None and other in alone),
                 "point_id": other["point_id"],
             }
     return dict(sorted(found.items(), key=lambda item: -item[1]["costs_pct"]))

@@ -36,7 +36,13 @@ _NEGLIGIBLE = 0.01  # of the total difference: parts below it are left out of th
 
 
 def optimum(
-    rows: Sequence[Row], rules: Rules, dimensions: Sequence[str], traces: Path, configs: Path, gpus_per_node: int = 8
+    rows: Sequence[Row],
+    rules: Rules,
+    dimensions: Sequence[str],
+    traces: Path,
+    configs: Path,
+    gpus_per_node: int = 8,
+    complete: bool = True,
 ) -> dict[str, Any]:
     """The content of ``optimum.yaml``: an entry an environment, the headline first.
 
@@ -45,6 +51,7 @@ def optimum(
         dimensions: columns that describe a design (environment left out).
         traces, configs: folders that hold a folder for each plan and each configuration.
         gpus_per_node: for the launch lines of other frameworks.
+        complete: whether the rows are all points of the study (a certified search leaves some out).
     """
     entries = []
     for environment in environments(rules):
@@ -63,7 +70,7 @@ def optimum(
             against = next(((name, row) for name, row in baselines.items() if row), None)
             if against is not None:
                 entry["why"] = explain(winner, *against, dimensions)
-            entry["knobs"] = knobs(winner, ranked, against[1] if against else None, dimensions)
+            entry["knobs"] = knobs(winner, ranked, against[1] if against else None, dimensions, complete)
             entry["uses"] = uses(winner, configs / winner["config_id"])
             frameworks = framework_settings(traces / winner["plan_id"], gpus_per_node)
             if frameworks is not None:
