@@ -18,6 +18,11 @@ from ..schema import read_yaml
 from ..study.tables import Row, read_csv
 
 PUBLISHED = {"production": 64.62, "state-of-the-art": 37.59}  # percent, the largest of each
+OWN_ASSUMPTIONS = (
+    "the state of the art is as the studies allow it: CrossPipe's schedule with one chunk a rank (its greedy scheduler "
+    "is the slowest part of a search), ATLAS and Sailor with plain 1F1B; with chunks they might be faster",
+    "models, sizes, oversubscription and latencies are chosen from public figures, not those of the paper",
+)
 COLUMNS = (
     "study", "gpus", "environment", "baseline", "baseline_time_s", "best_time_s", "speedup_pct", "best_point_id",
     "changed",
@@ -132,5 +137,6 @@ def summary(experiment: Experiment) -> str:
         lines.append(f"| {row['study']} | {row['gpus']} | {row['environment']} | {row['baseline']} | {gain} |")
     lines += ["", "## Searches", "", *(f"- {line}" for line in experiment.searched)]
     lines += ["", "## Assumptions", ""]
+    lines += [f"- {text}" for text in OWN_ASSUMPTIONS]
     lines += [f"- {subject}: {text.removeprefix('assumption: ')}" for subject, text in experiment.assumptions]
     return "\n".join(lines) + "\n"
