@@ -69,7 +69,13 @@ def test_a_tree_reduces_in_the_outermost_dimension_of_a_group_and_scatters_in_no
 @pytest.mark.parametrize(
     ("collective", "dims", "more", "error_id", "says"),
     [
-        ("pat", (Dim(8, "node", "tp"), Dim(6, "zone", "dp")), {}, "E-COLLECTIVE", ["dimension 1 (zone, dp) of 6", "leave 8 there"]),
+        (
+            "pat",
+            (Dim(8, "node", "tp"), Dim(6, "zone", "dp")),
+            {},
+            "E-COLLECTIVE",
+            ["dimension 1 (zone, dp) of 6", "leave 8 there"],
+        ),
         ("halving-doubling-nearest", ACROSS, {}, "E-COLLECTIVE", ["zone 16, building 4, campus 2", "outermost"]),
         ("halving-doubling-farthest", (Dim(6, "zone", "dp"),), {}, "E-HALVING", ["of 6 NPUs", "ring or direct"]),
         ("double-binary-tree", (Dim(6, "zone", "dp"),), {}, "E-COLLECTIVE", ["of 6 NPUs", "power of two"]),
