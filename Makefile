@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 STUDY ?=
+EXTRAS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -14,7 +15,7 @@ run: install  ## install, run the default study (or STUDY=name), print the winne
 	$(BIN)/snakemake --cores $(CORES) $(STUDY_CONFIG)
 	@$(BIN)/scaleacross show $(STUDY)
 
-install: $(VENV)/.installed  ## the set-up alone
+install: $(VENV)/.installed $(EXTRAS:%=$(VENV)/.installed-extra-%)  ## the set-up alone; EXTRAS=slurm adds an extra of pyproject.toml
 
 # mlc-chakra is installed without its dependencies: of it only the protobuf schema and protolib are used (see pyproject.toml).
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -24,6 +25,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); print("\n".join(d for d in p["project"]["dependencies"] if not d.startswith("mlc-chakra")))' > $(VENV)/requirements.txt
 	$(PIP) install --constraint constraints.txt --requirement $(VENV)/requirements.txt
 	$(PIP) install --no-deps --editable .
+	@touch $@
+
+# `pip install -e '.[slurm]'` would bring mlc-chakra's dependencies along.
+$(VENV)/.installed-extra-%: $(VENV)/.installed
+	$(BIN)/python -c 'import sys, tomllib; e = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print("\n".join(e["$*"])) if "$*" in e else sys.exit("E-EXTRAS: $* is no extra; there are " + " ".join(e))' > $(VENV)/requirements-$*.txt
+	$(PIP) install --constraint constraints.txt --requirement $(VENV)/requirements-$*.txt
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
