@@ -166,12 +166,13 @@ REAL = os.environ.get("ASTRA_SIM")
 
 
 @pytest.mark.skipif(not REAL, reason="ASTRA_SIM names no binary")
-def test_both_simulators_give_the_same_times(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_simulators_give_the_same_row(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = simulate(project, Path(str(REAL)))
     overrides = [text for text in SETTINGS["overrides"] if not text.startswith("simulator")]
-    monkeypatch.setitem(SETTINGS, "overrides", overrides)
+    monkeypatch.setitem(SETTINGS, "overrides", [*overrides, "network_model=unaware"])
     embedded = simulate(project, Path(str(REAL)))
     assert [row["status"] for row in real] == ["ok", "ok"] and all(row["simulator"] == "embedded" for row in embedded)
-    shared = ("plan_id", "config_id", "iteration_time_s", "tokens_per_s", "mfu")
-    assert [[row[name] for name in shared] for row in real] == [[row[name] for name in shared] for row in embedded]
-    assert [row["compute_s"] for row in real] == pytest.approx([row["compute_s"] for row in embedded], abs=1e-9)
+    own = {"simulator", "simulate_wall_s", "provenance"}
+    kept = [[{name: row[name] for name in row if name not in own} for row in rows] for rows in (real, embedded)]
+    assert kept[0] == kept[1]
+    assert all(row["bound_ratio"] is not None and row["idle_s"] is not None for row in real)

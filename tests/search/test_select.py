@@ -23,7 +23,7 @@ def row(point: str, time: float | None, status: str = "ok", **values: Any) -> di
     return {
         "point_id": point, "status": status, "oversubscription": "1:2.8", "schedule": "interleaved",
         "order": "tp-cp-pp-dp", "iteration_time_s": time, "memory_gib": 60.0, "plan_id": f"plan-{point}",
-        "config_id": "c", "compute_s": time, **values,
+        "config_id": "c", "compute_s": time, "simulator": "embedded", "network_model": "scaleacross", **values,
     }  # fmt: skip
 
 
@@ -76,6 +76,7 @@ def test_optimum_says_why() -> None:
     headline, other = result["environments"]
     assert headline["point_id"] == "b"
     assert headline["traces"] == "results/s/traces/plan-b"
+    assert headline["network_model"] == "scaleacross" and headline["command"].endswith("--network-model=scaleacross")
     assert headline["why"]["changed"] == {"order": {"from": "tp-cp-pp-dp", "to": "tp-cp-dp-pp"}}
     assert headline["why"]["seconds_saved"] == {"compute": 1.0}
     assert headline["speedup_pct"] == {"production": 20.0, "simple": 10.0, "published": 10.0}

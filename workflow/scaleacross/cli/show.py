@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+MODEL_NOISE_PCT = 1.4  # the largest gain measured from a mildly slower network (docs/network-model.md, anomalies)
+
 
 def add_parser(subparsers: Any) -> None:
     """Options of the command."""
@@ -62,7 +64,12 @@ def _winner(entry: Mapping[str, Any]) -> list[str]:
         f"    {entry['iteration_time_s']:.3f} s an iteration, {entry['tflops_per_gpu']:.0f} TFLOP/s a GPU"
         f" (MFU {100 * entry['mfu']:.1f} %), {entry['memory_gib']:.1f} GiB of {entry['memory_limit_gib']:.1f} GiB",
     ]
+    lines[-1] += f"; {entry['simulator']} simulator, network model {entry['network_model']}"
     lines += [f"    {_gain(name, value)}" for name, value in entry["speedup_pct"].items()]
+    if any(abs(value) < MODEL_NOISE_PCT for value in entry["speedup_pct"].values()):
+        lines.append(
+            f"    designs within {MODEL_NOISE_PCT} % of each other tie within the model (docs/network-model.md)"
+        )
     if "why" in entry:
         lines.append(f"    why: {entry['why']['summary']}")
     return lines

@@ -56,7 +56,11 @@ MEASURES = (
     _text("network_model", "network model of the simulator: scaleacross, unaware or aware"),
     Column("iteration_time_s", "s", "time of one training step, until the slowest GPU ends"),
     Column("tokens_per_s", "tokens/s", "global batch in tokens over iteration time"),
-    Column("tflops_per_gpu", "TFLOP/s", "model FLOPs of a step (no recomputation) per GPU and second"),
+    Column(
+        "tflops_per_gpu",
+        "TFLOP/s",
+        "model FLOPs of a step (no recomputation, attention's full square as Megatron-LM counts) per GPU and second",
+    ),
     Column("mfu", "", "model FLOPs utilization: tflops_per_gpu over the accelerator's peak, 0 to 1"),
     Column("memory_gib", "GiB", "memory of a GPU of the heaviest pipeline stage"),
     Column("memory_stage", "", "number of the heaviest pipeline stage, from 0"),

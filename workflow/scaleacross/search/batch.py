@@ -26,7 +26,7 @@ HARD_LIMIT_FACTOR, HARD_LIMIT_EXTRA = 2.0, 120.0
 # Code that decides a row, by simulator.
 SIMULATOR_CODE = {
     "embedded": ("engine", "astra", "trace", "validate", "search.evaluate"),
-    "astra-sim": ("astra", "trace", "search.evaluate"),
+    "astra-sim": ("engine", "astra", "trace", "search.evaluate"),
 }
 
 

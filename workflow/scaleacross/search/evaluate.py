@@ -181,13 +181,15 @@ class Binary:
         if binary is None:
             raise InvalidInput("E-ASTRA-SIM", "simulator: astra-sim needs the binary", "set astra_sim or $ASTRA_SIM")
         self.settings, self.binary, self.scratch = settings, binary, scratch
+        self.embedded = Embedded(settings)
         self._prefix = ""
 
     def run(self, pair: Pair) -> Simulated:
         """Run a pair. The traces of the previous plan are removed when another plan comes.
 
         The binary tells the time a rank computes only as finish minus exposed; what it calls exposed mixes
-        communication and waiting, so the other columns of the breakdown stay empty.
+        communication and waiting. The other columns are the embedded engine's on the same files, where it gives the
+        same cycles; else they stay empty.
 
         Raises:
             Deadlock, LimitReached, InvalidInput, ScaleAcrossError: as the runner finds.
@@ -201,7 +203,15 @@ class Binary:
         if result.status != "ok":
             raise _failure(result.status, result.message)
         compute = (result.finish_cycles - result.exposed_cycles).mean()
-        return Simulated(result.iteration_ns * 1e-9, {"compute_s": float(compute) * 1e-9})
+        seconds = result.iteration_ns * 1e-9
+        return Simulated(seconds, self._breakdown(pair, seconds) or {"compute_s": float(compute) * 1e-9})
+
+    def _breakdown(self, pair: Pair, seconds: float) -> Row | None:
+        try:
+            found = self.embedded.run(pair)
+        except ScaleAcrossError:
+            return None
+        return dict(found.columns) if found.iteration_time_s == seconds else None
 
     def _expanded(self, pair: Pair) -> Path:
         from ..astra.config_files import load_groups

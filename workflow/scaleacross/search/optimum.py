@@ -121,10 +121,13 @@ def _describe(row: Row, dimensions: Sequence[str], traces: Path, configs: Path) 
     command = (
         f"scaleacross sim --workload-configuration={workload}/workload --system-configuration={config}/system.json"
         f" --remote-memory-configuration={config}/memory.json --network-configuration={config}/network.yml"
+        f" --network-model={row['network_model']}"
     )
     return {
         "point_id": row["point_id"],
         "design": {key: row[key] for key in dimensions if row.get(key) not in (None, "")},
+        "simulator": row["simulator"],
+        "network_model": row["network_model"],
         **{key: row[key] for key in _MEASURES if row.get(key) is not None},
         "traces": str(workload),
         "configuration": str(config),

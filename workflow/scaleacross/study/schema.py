@@ -58,7 +58,9 @@ class Study(_Section):
     objective: Literal["iteration_time"] = "iteration_time"
     search: Literal["exhaustive", "certified"] = "exhaustive"
     simulator: Literal["embedded", "astra-sim"] = "embedded"
-    network_model: Literal["unaware", "aware", "scaleacross"] = "unaware"
+    network_model: Literal["unaware", "aware", "scaleacross"] = Field(
+        "scaleacross", description="of the simulator; where the binary simulates, unaware unless given"
+    )
     time_limit: str = Field("60 s", description="wall time of one simulated point")
     failure_threshold: float = Field(0.0, ge=0, le=1, description="share of the feasible points that may fail")
     allow_unphysical: bool = Field(False, description="let a point win that is faster than its lower bound")
@@ -99,9 +101,21 @@ class Study(_Section):
                 raise ValueError(f"{name!r} lists a value twice: {values}")
         return section
 
+    @model_validator(mode="before")
+    @classmethod
+    def _the_binary_has_no_model_of_ours(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("simulator") == "astra-sim" and "network_model" not in data:
+            return {**data, "network_model": "unaware"}
+        return data
+
     @model_validator(mode="after")
     def _sections_agree(self) -> Study:
-        problems = list(self._clashes()) + list(self._constraint_problems()) + list(self._baseline_problems())
+        problems = (
+            list(self._simulator_problems())
+            + list(self._clashes())
+            + list(self._constraint_problems())
+            + list(self._baseline_problems())
+        )
         problems += list(self._published_problems())
         if problems:
             raise ValueError("\n".join(problems))
@@ -111,6 +125,10 @@ class Study(_Section):
     def swept(self) -> dict[str, list[Value]]:
         """Every key a point has, environment first, with the values it takes (one for a fixed key)."""
         return {**self.environment, **{name: [value] for name, value in self.fixed.items()}, **self.dimensions}
+
+    def _simulator_problems(self) -> Iterator[str]:
+        if self.simulator == "astra-sim" and self.network_model == "scaleacross":
+            yield "network_model: 'scaleacross' is not one of ASTRA-sim's (simulator: astra-sim); use unaware or aware"
 
     def _clashes(self) -> Iterator[str]:
         seen: dict[str, str] = {}

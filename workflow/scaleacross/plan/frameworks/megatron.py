@@ -152,11 +152,11 @@ def _data_parallel(launch: Launch) -> Iterator[Flag]:
 
 
 _REASONS = {
-    "fsdp": "no sharding of its keeps the gathered parameters for a whole step while it shards gradients",
-    "hsdp": "no sharding of its keeps the gathered parameters for a whole step while it shards gradients",
+    "fsdp": "no sharding of its shards parameters, gathers them once a step and keeps them",
+    "hsdp": "no sharding of its shards parameters, gathers them once a step and keeps them",
     "fsdp-reshard": "its FSDP reduces gradients after every micro-batch, this plan once a step",
 }
-_SHARDING_FIX = "use zero1 with dp_overlap prefetch, which moves the bytes of fsdp but holds whole gradients"
+_SHARDING_FIX = "use zero1 with dp_overlap prefetch, which moves the same bytes and holds the same memory as fsdp"
 
 
 def _training(training: Training, plan: Parallelism) -> Iterator[Flag]:
