@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scaleacross.errors import Infeasible, InvalidInput
 from scaleacross.model import Mla, Model, Moe
-from scaleacross.plan.degrees import Training, parallelism_from, training_from
+from scaleacross.plan.degrees import Parallelism, Training, parallelism_from, training_from
 from scaleacross.plan.layers import layer_ranges, spread_layers
 from scaleacross.plan.rules import micro_batches, problems, validate
 
@@ -64,6 +67,93 @@ def test_values_no_plan_can_have_are_refused(values: dict[str, Any], error_id: s
     with pytest.raises(InvalidInput) as caught:
         parallelism_from(values)
     assert caught.value.error_id == error_id
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *[("layout", value, "E-LAYOUT: layout is") for value in (5, True, 1.5, "no", [1.5, 2], ["a"], [True], [[1]])],
+        *[("order", value, "E-ORDER: order is") for value in (5, "tp", [1, 2, 3, 4], None)],
+        ("order", "tp-cp-pp-pp", "E-ORDER: order ['tp', 'cp', 'pp', 'pp'] is not a permutation"),
+        ("flat_rings", 5, "E-DEGREE: flat_rings is 5; give a list of words"),
+        ("flat_rings", "tp", "E-DEGREE: flat_rings is 'tp'; give a list of words"),
+        ("schedule", [1], "E-DEGREE: schedule is [1]; give a word"),
+        ("schedule_parameters", 5, "E-DEGREE: schedule_parameters is 5; give a list of pairs"),
+        ("attention", ["flash"], "E-CHOICE: attention is ['flash']; did you mean"),
+        ("gradient_bytes", 2.0, "E-DEGREE: gradient_bytes is 2.0; give a whole number"),
+        ("dp_shard", "2", "E-DEGREE: dp_shard is '2'; give a whole number"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_to_write(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parallelism_from({name: value})
+    assert str(caught.value).startswith(message) and caught.value.fix
+
+
+SWITCHES = [item.name for item in fields(Parallelism) if item.type == "bool"]
+
+
+@pytest.mark.parametrize("value", [[1, 2], 1, "true", None])
+@pytest.mark.parametrize("name", SWITCHES)
+def test_a_switch_takes_true_or_false_only(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parallelism_from({"tp": 2, name: value})
+    assert str(caught.value) == f"E-DEGREE: {name} is {value!r}; give true or false"
+
+
+@given(
+    st.sampled_from([item.name for item in fields(Parallelism) if item.name != "defaulted"]),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-3, 9) | st.floats() | st.text(max_size=3),
+        lambda part: st.lists(part, max_size=3),
+        max_leaves=4,
+    ),
+)
+def test_any_value_of_any_knob_is_taken_or_refused_by_name(name: str, value: Any) -> None:
+    """Whatever YAML holds: never another exception."""
+    try:
+        plan = parallelism_from({name: value})
+    except InvalidInput as error:
+        assert name in str(error)
+    else:
+        assert name in plan.as_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error_id"),
+    [
+        ("precision", [1, 2], "E-CHOICE"),
+        ("optimizer", 5, "E-CHOICE"),
+        ("global_batch", [8], "E-DEGREE"),
+        ("expert_imbalance", True, "E-IMBALANCE"),
+        ("expert_imbalance", [1], "E-IMBALANCE"),
+    ],
+)
+def test_training_values_of_another_kind_are_named(name: str, value: Any, error_id: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{error_id}: .*{name} is "):
+        training_from({"sequence_length": 2048, "global_batch": 64, name: value})
+
+
+def test_the_order_that_tables_print_reads_back() -> None:
+    order = "tp-cp-dp-pp"
+    assert parallelism_from({"order": order}) == parallelism_from({"order": order.split("-")})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "values", "fix"),
+    [
+        (16, {"tp": 16}, "choose tp among the divisors of kv_heads 8: 1, 2, 4, 8"),
+        (6, {"cp": 3, "dp": 2}, "choose cp so that 2 x cp divides sequence_length 2048"),
+        (24, {"dp": 24}, "choose dp or micro_batch so that dp x micro_batch divides global_batch 64"),
+        (
+            5,
+            {"pp": 5, "dp": 1},
+            "or list the layers of every virtual stage, embedding to loss: layout: [5, 5, 5, 5, 4]",
+        ),
+    ],
+)
+def test_the_fix_says_what_would_divide(gpus: int, values: dict[str, Any], fix: str) -> None:
+    assert first_problem(DENSE, gpus, **values).fix.endswith(fix)
 
 
 @pytest.mark.parametrize("factor", [0.5, "2", float("inf"), float("nan")])

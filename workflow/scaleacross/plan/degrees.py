@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 from ..errors import InvalidInput, did_you_mean
+from .kinds import check_kinds, plain
 
 AXES = ("tp", "cp", "pp", "dp")
 DP_SHARDINGS = ("ddp", "zero1", "zero2", "fsdp", "fsdp-reshard", "hsdp")
@@ -47,7 +48,8 @@ class Training:
         _positive("training", self, ("sequence_length", "global_batch"))
         _choice("precision", self.precision, PRECISION_BYTES)
         _choice("optimizer", self.optimizer, ("adam", "sgd"))
-        if not isinstance(self.expert_imbalance, int | float) or not 1 <= self.expert_imbalance < float("inf"):
+        check_kinds(self)
+        if not 1 <= self.expert_imbalance < float("inf"):
             clash = f"training: expert_imbalance is {self.expert_imbalance!r}"
             raise InvalidInput("E-IMBALANCE", clash, "give a number of at least 1")
 
@@ -143,12 +145,15 @@ class Parallelism:
         _choice("granularity", self.granularity, GRANULARITIES)
         _choice("gradient_bytes", self.gradient_bytes, (2, 4))
         _choice("attention", self.attention, ATTENTIONS)
+        check_kinds(self)
         for axis in self.flat_rings:
             _choice("flat_rings", axis, RINGABLE)
         if sorted(self.order) != sorted(AXES):
-            raise InvalidInput("E-ORDER", f"order {list(self.order)} is not a permutation of {list(AXES)}")
+            raise InvalidInput(
+                "E-ORDER", f"order {list(self.order)} is not a permutation of {list(AXES)}", "name each once"
+            )
         for name in ("etp", "dp_shard"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
+            if getattr(self, name) < 0:
                 raise InvalidInput(
                     "E-DEGREE", f"{name} is {getattr(self, name)!r}", "give a whole number, 0 for the default"
                 )
@@ -202,7 +207,7 @@ class Parallelism:
         for item in fields(self):
             if item.name != "defaulted":
                 value = getattr(self, item.name)
-                result[item.name] = _plain(value)
+                result[item.name] = plain(value)
         return result
 
     def describe(self, *names: str) -> str:
@@ -220,10 +225,10 @@ def parallelism_from(values: Mapping[str, Any], gpus: int | None = None) -> Para
     """A plan from a point's values: unknown names are errors, what is missing gets its default and is remembered so.
 
     ``dp`` that is not given becomes ``gpus / (tp * cp * pp)`` where that is whole; ``sequence_parallel`` becomes true
-    where tp > 1. ``schedule_parameters`` may be a mapping.
+    where tp > 1. ``schedule_parameters`` may be a mapping, ``order`` the text that tables show: ``tp-cp-pp-dp``.
 
     Raises:
-        InvalidInput: E-KEY for an unknown name, E-DEGREE, E-CHOICE or E-ORDER for a value of the wrong kind.
+        InvalidInput: E-KEY for an unknown name, E-DEGREE, E-CHOICE, E-LAYOUT or E-ORDER for a value of the wrong kind.
     """
     known = {item.name: item for item in fields(Parallelism) if item.name != "defaulted"}
     for name in values:
@@ -244,7 +249,7 @@ def training_from(values: Mapping[str, Any]) -> Training:
     """Training settings from a study's mapping.
 
     Raises:
-        InvalidInput: E-KEY for an unknown or missing name, E-DEGREE or E-CHOICE for a bad value.
+        InvalidInput: E-KEY for an unknown or missing name, E-DEGREE, E-CHOICE or E-IMBALANCE for a bad value.
     """
     known = {item.name: item for item in fields(Training)}
     for name in values:
@@ -256,30 +261,17 @@ def training_from(values: Mapping[str, Any]) -> Training:
     return Training(**values)
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
-
-
 def _tuples(value: Any) -> Any:
     return tuple(_tuples(item) for item in value) if isinstance(value, list | tuple) else value
 
 
-_TYPES = get_type_hints(Parallelism)
-
-
 def _frozen(name: str, value: Any) -> Any:
-    """Lists and mappings of a study file as the tuples a frozen dataclass holds; the kind of scalars is checked."""
-    if name == "schedule_parameters":
-        pairs = value.items() if isinstance(value, Mapping) else value
-        return tuple(sorted((str(key), _tuples(item)) for key, item in pairs))
-    if isinstance(value, list | tuple):
-        return _tuples(value)
-    kind = _TYPES[name]
-    if get_origin(kind) is None and not get_args(kind) and isinstance(kind, type):
-        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-        if not fits:
-            raise InvalidInput("E-DEGREE", f"{name} is {value!r}", f"give a value of type {kind.__name__}")
-    return value
+    """Lists and mappings of a study file as the tuples a frozen dataclass holds; their kind is checked there."""
+    if name == "schedule_parameters" and isinstance(value, Mapping):
+        return tuple(sorted((str(key), _tuples(item)) for key, item in value.items()))
+    if name == "order" and isinstance(value, str) and "-" in value:
+        return tuple(value.split("-"))
+    return _tuples(value)
 
 
 def _positive(what: str, instance: object, names: tuple[str, ...]) -> None:
@@ -290,6 +282,6 @@ def _positive(what: str, instance: object, names: tuple[str, ...]) -> None:
 
 
 def _choice(name: str, value: Any, known: Any) -> None:
-    if value not in known:
+    if value not in tuple(known):  # a list can be looked up in a tuple, not in a dict
         words = [str(word) for word in known]
-        raise InvalidInput("E-CHOICE", f"{name} is {value!r}", did_you_mean(str(value), words))
+        raise InvalidInput("E-CHOICE", f"{name} is {plain(value)!r}", did_you_mean(str(value), words))

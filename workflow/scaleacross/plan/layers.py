@@ -32,9 +32,17 @@ def spread_layers(layers: int, parallelism: Parallelism) -> tuple[int, ...]:
         "E-LAYERS",
         f"layers {layers} % ({over}) = {layers % stages}, and with embedding and loss counted as layers "
         f"{layers + 2} % {stages} = {rest}",
-        "choose pp x chunks that divide, or give a layout",
+        "choose pp x chunks that divide, or list the layers of every virtual stage, embedding to loss: "
+        f"layout: [{_example(layers, stages)}]",
         near / stages,
     )
+
+
+def _example(layers: int, stages: int) -> str:
+    """A layout that would do, the longer stages first; cut in the middle where it is long."""
+    each, more = divmod(layers, stages)
+    counts = [str(each + (stage < more)) for stage in range(stages)]
+    return ", ".join(counts if stages <= 8 else [*counts[:3], "...", counts[-1]])
 
 
 def _given_layout(layers: int, parallelism: Parallelism, layout: tuple[int, ...]) -> tuple[int, ...]:

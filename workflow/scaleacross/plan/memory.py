@@ -128,7 +128,7 @@ def check_memory(stages: Sequence[MemoryBreakdown], accelerator: Accelerator) ->
             "E-MEMORY",
             f"stage {heaviest.stage} needs {heaviest.total / GIB:.1f} GiB, {(heaviest.total - limit) / GIB:.1f} more "
             f"than the {limit / GIB:.1f} GiB of {accelerator.name} (biggest: {biggest})",
-            "raise tp, pp or cp, shard or recompute more, or lower micro_batch",
+            "raise tp, pp or cp (ep too where there are experts), shard or recompute more, or lower micro_batch",
             shortfall=heaviest.total / limit - 1.0,
         )
     return heaviest

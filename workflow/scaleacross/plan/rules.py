@@ -130,6 +130,16 @@ def _indivisible(
     return Infeasible(
         error_id,
         f"{name} {value} % ({factor}{parallelism.describe(*by)}) = {rest}",
-        f"choose {' or '.join(by)} so that {divisor} becomes a divisor of {value}",
+        _divisor_fix(name, value, by, times),
         min(rest, divisor - rest) / divisor,
     )
+
+
+def _divisor_fix(name: str, value: int, by: tuple[str, ...], times: int) -> str:
+    """What would divide: the divisors themselves where one knob decides and they are few."""
+    product = " x ".join([*([str(times)] if times > 1 else []), *by])
+    if len(by) > 1 or times > 1:
+        return f"choose {' or '.join(by)} so that {product} divides {name} {value}"
+    divisors = [str(divisor) for divisor in range(1, value + 1) if value % divisor == 0] if value <= 1024 else []
+    listed = f": {', '.join(divisors)}" if 0 < len(divisors) <= 12 else ""
+    return f"choose {product} among the divisors of {name} {value}{listed}"
