@@ -78,6 +78,27 @@ def test_network(tmp_path: Path) -> None:
         load_network(write(tmp_path, text + "latency: [1, 1]\n"))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "limits"),
+    [
+        ("latency", "1e17", "from 0 to 1e+12 (ns; 1,000 s)"),
+        ("latency", "1.0e30", "from 0 to 1e+12 (ns; 1,000 s)"),
+        ("latency", "-1", "from 0 to 1e+12 (ns; 1,000 s)"),
+        ("bandwidth", "1.0e-300", "from 1e-06 to 1e+09 (GiB/s)"),
+        ("bandwidth", "0", "from 1e-06 to 1e+09 (GiB/s)"),
+        ("bandwidth", "1.1e9", "from 1e-06 to 1e+09 (GiB/s)"),
+    ],
+)
+def test_numbers_of_no_network_are_refused_with_the_limit(tmp_path: Path, key: str, value: str, limits: str) -> None:
+    content = {"topology": "Ring", "npus_count": "4", "bandwidth": "50", "latency": "500"}
+    at_limits = content | {"latency": "1e12", "bandwidth": "1e-6"}
+    assert load_network(write(tmp_path, "".join(f"{name}: [{at_limits[name]}]\n" for name in at_limits))).npus == 4
+    with pytest.raises(InvalidInput) as caught:
+        load_network(write(tmp_path, "".join(f"{name}: [{(content | {key: value})[name]}]\n" for name in content)))
+    assert caught.value.error_id == "E-CONFIG-VALUE" and f"'{key}'[0]" in caught.value.clash
+    assert limits in caught.value.fix
+
+
 def test_memory(tmp_path: Path) -> None:
     assert load_memory(write(tmp_path, {"memory-type": "NO_MEMORY_EXPANSION"})) == MemoryFile()
     pool = {"memory-type": "MEMORY_POOL", "remote-mem-latency": 100, "remote-mem-bw": 50}

@@ -73,8 +73,17 @@ def test_exit_0_without_every_rank_is_a_deadlock(case: Path) -> None:
     assert result.finish_cycles.tolist() == [100, 101, -1, 103]
 
 
-def test_nothing_printed_is_a_deadlock_not_a_time_of_zero(case: Path) -> None:
-    result = run(case, "pass")
+@pytest.mark.parametrize("body", ["pass", 'print("usage: true [ignored command line arguments]")'])
+def test_a_program_that_is_not_astra_sim_is_neither_a_deadlock_nor_a_time_of_zero(case: Path, body: str) -> None:
+    result = run(case, body)
+    assert result.status == "crash" and result.iteration_ns == -1
+    assert result.message.startswith("E-ASTRA-OUTPUT: exit code 0, but it printed no line of any rank; is this the")
+
+
+def test_a_log_without_any_rank_s_line_is_a_deadlock(case: Path) -> None:
+    result = run(
+        case, 'print("[t] [HardwareResource] [critical] !!!Hardware Resource sys.id=0 has unreleased nodes!!!")'
+    )
     assert result.status == "deadlock" and "4 of 4 ranks" in result.message and result.iteration_ns == -1
 
 

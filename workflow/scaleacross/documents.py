@@ -79,7 +79,9 @@ def read_mapping(path: Path | str, kind: str) -> dict[str, Any]:
     except OSError as error:
         raise InvalidInput("E-CONFIG-FILE", f"cannot read {path}: {error.strerror}", "check the path") from None
     except ValueError:
-        raise InvalidInput("E-CONFIG-SYNTAX", f"{path} is not UTF-8 text", f"expected {kind.upper()}") from None
+        raise InvalidInput(
+            "E-CONFIG-SYNTAX", f"{path} is not UTF-8 text", "save it as UTF-8, or name another file"
+        ) from None
     try:
         value = parse(text)
     except RecursionError:

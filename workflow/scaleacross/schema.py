@@ -81,12 +81,15 @@ def read_yaml(path: Path | str) -> Any:
 
 
 def read_text(path: Path | str) -> str:
-    """A text file's content; InvalidInput E-FILE with a did-you-mean of its neighbours."""
+    """A text file's content; InvalidInput E-FILE: not there (with a did-you-mean of its neighbours), or not UTF-8."""
     path = Path(path)
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise missing_file(path, getattr(error, "strerror", None) or "is not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        clash = f"{path}: is not UTF-8 text (byte {error.start})"
+        raise InvalidInput("E-FILE", clash, "save it as UTF-8, or name another file") from None
+    except OSError as error:
+        raise missing_file(path, error.strerror or str(error)) from None
 
 
 def missing_file(path: Path, problem: str = "No such file or directory") -> InvalidInput:

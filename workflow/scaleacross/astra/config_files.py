@@ -30,6 +30,9 @@ OPTIMIZATIONS = ("localBWAware", "baseline")
 # Read by other versions of ASTRA-sim or in its examples; the analytical backend does nothing with them.
 IGNORED_SYSTEM_KEYS = frozenset({"inter-dimension-scheduling", "intra-dimension-scheduling", "boost-mode"})
 MAX_NPUS = 2**24
+# Beyond these no network is meant, and the nanoseconds of a simulation may leave 64 bits.
+MAX_LATENCY = 1e12  # ns: 1,000 s
+MIN_BANDWIDTH, MAX_BANDWIDTH = 1e-6, 1e9  # GiB/s
 
 _NETWORK_KEYS = frozenset({"topology", "npus_count", "bandwidth", "latency"})
 _MEMORY_KEYS = frozenset({"memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node"})
@@ -70,8 +73,8 @@ class NetworkFile:
     Attributes:
         topology: Ring, FullyConnected or Switch.
         npus_count: ranks in each dimension, > 1.
-        bandwidth: GiB/s (2^30 bytes per second) of a link.
-        latency: nanoseconds of a hop.
+        bandwidth: GiB/s (2^30 bytes per second) of a link, 1e-6 to 1e9.
+        latency: nanoseconds of a hop, at most 1e12.
         extension: what stands under ``x-scaleacross``.
     """
 
@@ -164,8 +167,10 @@ def inspect_network(path: PathLike) -> tuple[NetworkFile | None, list[InvalidInp
     lists = {
         "topology": document.items("topology", _topology, "Ring, FullyConnected or Switch (case matters)"),
         "npus_count": document.items("npus_count", _npus, "whole numbers above 1"),
-        "bandwidth": document.items("bandwidth", _bandwidth, "finite numbers above 0 (GiB/s)"),
-        "latency": document.items("latency", _latency, "finite numbers of at least 0 (ns)"),
+        "bandwidth": document.items(
+            "bandwidth", _bandwidth, f"numbers from {MIN_BANDWIDTH:g} to {MAX_BANDWIDTH:g} (GiB/s)"
+        ),
+        "latency": document.items("latency", _latency, f"numbers from 0 to {MAX_LATENCY:g} (ns; 1,000 s)"),
     }
     if len({len(entries) for entries in lists.values()}) > 1 and not document.problems:
         lengths = ", ".join(f"{key} {len(entries)}" for key, entries in lists.items())
@@ -305,12 +310,12 @@ def _npus(entry: Any) -> int | None:
 
 def _bandwidth(entry: Any) -> float | None:
     value = as_number(entry, text=True)
-    return value if value is not None and value > 0 else None
+    return value if value is not None and MIN_BANDWIDTH <= value <= MAX_BANDWIDTH else None
 
 
 def _latency(entry: Any) -> float | None:
     value = as_number(entry, text=True)
-    return value if value is not None and value >= 0 else None
+    return value if value is not None and 0 <= value <= MAX_LATENCY else None
 
 
 def _open(path: PathLike, kind: str) -> Document | InvalidInput:

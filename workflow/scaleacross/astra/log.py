@@ -21,6 +21,7 @@ _CRITICAL = re.compile(r"\[critical\] (.*)")
 _STUCK_RANK = re.compile(
     r"!!!Hardware Resource sys\.id=\d+ has unreleased nodes!!!|GPU comm node id: |CPU node id: |GPU comp "
 )
+_LOGGED = re.compile(r"\[(trace|debug|info|warning|error|critical)\] |\bsys\[\d+\]")
 # glibc's words when it finds its heap damaged; which of them a double free ends in depends on the heap's state.
 _HEAP = re.compile(r"double free|\b(free|malloc|realloc|malloc_consolidate|munmap_chunk)\(\): |corrupted .*list")
 MOST_CYCLES = 2**62  # a division by zero operations in the roofline model gives about 2^63
@@ -45,7 +46,7 @@ class AstraResult:
     Attributes:
         status: ``ok``; ``deadlock`` (some rank never finished); ``timeout``; ``invalid`` (it refused the inputs, or
         printed
-            results that cannot be true); ``crash``.
+            results that cannot be true); ``crash`` (a signal, or nothing that ASTRA-sim prints).
         message: what happened, the true error last; empty when ok.
         finish_cycles: int64[npus], ns at which a rank finished; -1 for ranks that did not.
         exposed_cycles: int64[npus], the rank's finish minus its compute time, as the binary defines it.
@@ -85,6 +86,9 @@ def judge(ending: Ending, npus: int, groups: int = 0, limit: float | None = None
         status, message = _failure(ending, len(missing), npus, critical)
     elif strange:
         status, message = "invalid", f"E-ASTRA-OUTPUT: {strange}"
+    elif len(missing) == npus and not _LOGGED.search(ending.output):
+        asked = "is this the ASTRA-sim analytical binary?"
+        status, message = "crash", f"E-ASTRA-OUTPUT: exit code 0, but it printed no line of any rank; {asked}"
     elif len(missing):
         status, message = "deadlock", _deadlock_message(missing, npus, critical)
     elif critical:

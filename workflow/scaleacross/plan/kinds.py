@@ -5,7 +5,6 @@ Values come from YAML, where ``order: 5`` or ``fixed_order: [1, 2]`` parse as we
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import fields
 from functools import cache
 from types import NoneType, UnionType
@@ -23,14 +22,13 @@ _WRITTEN = {
 }
 
 
-def check_kinds(instance: Any) -> None:
+def check_kinds(instance: object) -> None:
     """Check every field of a dataclass instance (but those left out of comparison) against its annotation.
 
     Raises:
         InvalidInput: E-LAYOUT, E-ORDER, E-IMBALANCE for those keys, E-DEGREE for every other: key, value, what to give.
     """
-    owner: Hashable = type(instance)
-    for name, kind in _kinds(owner).items():
+    for name, kind in _kinds(type(instance)).items():
         value = getattr(instance, name)
         if not fits(kind, value):
             error_id, fix = _WRITTEN.get(name, ("E-DEGREE", f"give {wanted(kind)}"))
