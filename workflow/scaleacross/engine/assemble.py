@@ -11,6 +11,7 @@ from ..errors import InvalidInput
 from ..trace.columns import COMP, METADATA
 from .custom import algorithm_of, graph, node_of, own_rows, position, read_algorithm
 from .kernel import layout as L
+from .limits import MOST_NS, too_long, whole_ns
 from .machine import Machine, Parts, RankPart
 from .plan import Plan, custom_plan, group_plan, world_plan
 from .population import Communicator, Population, communicator
@@ -67,9 +68,11 @@ def durations(program: Program, config: Config) -> Int64:
     trunc(1e9 x (ops / min(bandwidth x (ops / bytes), peak))), in this order of double operations.
 
     Raises:
-        InvalidInput: E-TRACE-ROOFLINE when a node has no num_ops or tensor_size above 0, E-TRACE-MEMORY.
+        InvalidInput: E-TRACE-ROOFLINE when a node has no num_ops or tensor_size above 0, E-TRACE-MEMORY, E-TIME-RANGE.
     """
     trace, order, system = program.trace, program.order, config.system
+    if len(order) and int(trace.duration_micros[order].max()) > MOST_NS // 1000:
+        raise too_long("a node's duration_micros")
     times = np.maximum(trace.duration_micros[order] * 1000, 1)
     times[trace.types[order] == METADATA] = 0
     if system.roofline_enabled and not system.replay_only:
@@ -87,14 +90,15 @@ def durations(program: Program, config: Config) -> Int64:
             system.local_mem_bandwidth * 1_000_000_000 * (work / size.astype(np.float64)),
             system.peak_perf * 1_000_000_000_000,
         )
-        times[rows] = (work / speed * 1e9).astype(np.int64)
+        with np.errstate(over="ignore", divide="ignore"):
+            times[rows] = whole_ns(work / speed * 1e9, "a compute node on the roofline")
     memory = np.flatnonzero(program.kind == L.MEMORY)
     if len(memory) and not system.replay_only:
         if config.memory.kind == "NO_MEMORY_EXPANSION":
             clash = f"node {trace.ids[order[memory[0]]]} uses remote memory, which the memory file excludes"
             raise InvalidInput("E-TRACE-MEMORY", clash, "choose another memory-type")
         size = np.maximum(trace.tensor_size[order[memory]], 0).astype(np.float64)
-        times[memory] = config.memory.latency + (size / config.memory.bandwidth).astype(np.int64)
+        times[memory] = config.memory.latency + whole_ns(size / config.memory.bandwidth, "a memory node")
     return times
 
 

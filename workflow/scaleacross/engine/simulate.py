@@ -12,6 +12,7 @@ from .fold import fold
 from .kernel import layout as L
 from .kernel.jit import compile_kernel, is_compiled, is_on_disk
 from .kernel.loop import BROKEN, NEEDS, PAUSED
+from .limits import MOST_NS, too_long
 from .outcome import Outcome, collect
 from .population import Population
 from .settings import Config, Options
@@ -60,6 +61,8 @@ def simulate(
         outcome = _simulate(workload, config, options, model, detail, time_limit, timeline)
     except InvalidInput as error:
         outcome = Outcome("invalid", str(error))
+    except OverflowError:  # the interpreted kernel meets a time that its 64-bit memory can't hold
+        outcome = Outcome("invalid", str(too_long("an event")))
     except Deadlock as error:
         outcome = Outcome("deadlock", str(error))
     outcome.model = model
@@ -114,6 +117,8 @@ def _simulate(
         assembly.machine.compile()
     status = execute(assembly, Composer(config, options), time_limit)
     outcome = collect(assembly, status, timeline)
+    if status == "ok" and not (outcome.finish_cycles.min() >= 0 and outcome.iteration_ns <= MOST_NS):
+        raise too_long("the iteration")  # the compiled kernel's times wrap round instead of overflowing
     if status != "ok":
         outcome.message = explain(assembly, status, time_limit)
     return outcome

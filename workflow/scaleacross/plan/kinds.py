@@ -28,7 +28,8 @@ def check_kinds(instance: object) -> None:
     Raises:
         InvalidInput: E-LAYOUT, E-ORDER, E-IMBALANCE for those keys, E-DEGREE for every other: key, value, what to give.
     """
-    for name, kind in _kinds(type(instance)).items():
+    owner: Any = type(instance)
+    for name, kind in _kinds(owner).items():
         value = getattr(instance, name)
         if not fits(kind, value):
             error_id, fix = _WRITTEN.get(name, ("E-DEGREE", f"give {wanted(kind)}"))

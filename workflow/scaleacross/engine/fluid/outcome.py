@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ..limits import MOST_NS, too_long
 from ..outcome import Outcome, Row
 from ..program import AXIS_NAMES
 from . import layout as L
@@ -47,11 +48,17 @@ class FluidOutcome(Outcome):
 
 
 def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) -> FluidOutcome:
-    """Everything a user may ask, from the memory of a finished (or stuck) run."""
+    """Everything a user may ask, from the memory of a finished (or stuck) run.
+
+    Raises:
+        InvalidInput: E-TIME-RANGE for an iteration longer than can be counted.
+    """
     sizes, sim_of = built.resources.sizes, built.resources.sim_of
     finish = machine.real("sim", L.FINISH)
     spent = np.stack([machine.real("sim", L.SPENT + k) for k in range(8)])
     compute = spent[COMPUTES]
+    if not finish.max() <= MOST_NS:
+        raise too_long("the iteration")
     done = finish >= 0
     outcome = FluidOutcome(
         status,

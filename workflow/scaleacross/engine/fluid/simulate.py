@@ -33,7 +33,7 @@ def simulate_fluid(
 
     Raises:
         InvalidInput: E-WORLD, E-NETWORK-EXT, E-SYSTEM-EXT, E-HALVING, E-FLUID-CUSTOM, E-FLUID-MEMORY, E-FLUID-BUS,
-            E-FLUID-RENDEZVOUS, and what is wrong with traces, groups and algorithms.
+            E-FLUID-RENDEZVOUS, E-TIME-RANGE, and what is wrong with traces, groups and algorithms.
     """
     built = build(workload, config, options or Options())
     machine = make_machine(built.tables, built.waits)
