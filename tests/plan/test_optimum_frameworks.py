@@ -26,7 +26,15 @@ def entry_of(chosen: Chosen, folder: Path) -> dict[str, Any]:
     plan = chosen.plan.plan_id
     (folder / plan).mkdir(parents=True)
     (folder / plan / "plan.json").write_text(json.dumps({"record": {}, "plan": chosen.plan.content}))
-    row = {"point_id": "p", "status": "ok", "iteration_time_s": 1.0, "plan_id": plan, "config_id": "c"}
+    row = {
+        "point_id": "p",
+        "status": "ok",
+        "iteration_time_s": 1.0,
+        "plan_id": plan,
+        "config_id": "c",
+        "simulator": "embedded",
+        "network_model": "scaleacross",
+    }
     content = optimum([row], Rules(), [], folder, folder, gpus_per_node=4)
     text = yaml.dump(content, Dumper=_dumper(), sort_keys=False, width=120)
     assert yaml.safe_load(text) == content and "\\n" not in text, "texts of several lines stay legible"
@@ -48,5 +56,13 @@ def test_what_no_framework_expresses_is_said_for_each(project: Path) -> None:
 
 
 def test_without_a_plan_beside_the_traces_nothing_is_said(tmp_path: Path) -> None:
-    row = {"point_id": "p", "status": "ok", "iteration_time_s": 1.0, "plan_id": "x", "config_id": "c"}
+    row = {
+        "point_id": "p",
+        "status": "ok",
+        "iteration_time_s": 1.0,
+        "plan_id": "x",
+        "config_id": "c",
+        "simulator": "embedded",
+        "network_model": "scaleacross",
+    }
     assert "frameworks" not in optimum([row], Rules(), [], tmp_path, tmp_path)["environments"][0]

@@ -126,3 +126,17 @@ def test_overrides(tmp_path: Path) -> None:
 def test_bad_overrides(override: str) -> None:
     with pytest.raises(InvalidInput, match=r"E-OVERRIDE|E-YAML"):
         apply_overrides(GOOD, [override])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("fixed.tp=null", "1 problem:\n  fixed.tp: has no value; give one, or remove the key"),
+        ("time_limit=60", "write the unit: 60 s"),
+        ("simulator=astra-sim", "'scaleacross' is not one of ASTRA-sim's"),
+    ],
+)
+def test_what_a_mistake_says(change: str, says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load_study("llama3-405b-2dc", [change])
+    assert caught.value.error_id == "E-STUDY" and says in str(caught.value)

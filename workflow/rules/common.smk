@@ -1,6 +1,12 @@
 # What every rule needs: the designed studies, where their files are, and what a name in a path may look like.
 from scaleacross.files import package_digest
-from scaleacross.study.flow import STEP_CODE, command_on_path, grouped_studies, prepare_for_snakemake, published_studies
+from scaleacross.study.flow import (
+    STEP_CODE,
+    command_on_path,
+    grouped_studies,
+    prepare_for_snakemake,
+    published_studies,
+)
 
 command_on_path()
 

@@ -7,8 +7,12 @@ rule paper:
 
 rule experiment:
     input:
-        speedups=lambda wildcards: expand("<results>/{study}/speedups.csv", study=grouped_studies("paper")),
-        reports=lambda wildcards: expand("<results>/{study}/report.html", study=grouped_studies("paper")),
+        speedups=lambda wildcards: expand(
+            "<results>/{study}/speedups.csv", study=grouped_studies("paper")
+        ),
+        reports=lambda wildcards: expand(
+            "<results>/{study}/report.html", study=grouped_studies("paper")
+        ),
     output:
         table="<results>/paper/paper.csv",
         text="<results>/paper/paper.md",

@@ -6,8 +6,12 @@ rule published:
 
 rule validation:
     input:
-        tables=lambda wildcards: expand("<results>/{study}/results.csv", study=published_studies()),
-        designs=lambda wildcards: expand("<results>/{study}/design/study.json", study=published_studies()),
+        tables=lambda wildcards: expand(
+            "<results>/{study}/results.csv", study=published_studies()
+        ),
+        designs=lambda wildcards: expand(
+            "<results>/{study}/design/study.json", study=published_studies()
+        ),
     output:
         table="<results>/published/validation.csv",
         text="<results>/published/validation.md",

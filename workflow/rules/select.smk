@@ -20,7 +20,9 @@ rule select:
         runtime=30,
     params:
         digest=lambda wildcards: FLOWS[wildcards.study].digests["select"],
-        certificate=lambda wildcards, input: f"--certificate {input.certificate}" if input.certificate else "",
+        certificate=lambda wildcards, input: (
+            f"--certificate {input.certificate}" if input.certificate else ""
+        ),
     shell:
         "scaleacross select {input.table} --study {input.study}"
         " {params.certificate} --optimum {output.optimum} --speedups {output.speedups} --interplay {output.interplay} > {log} 2>&1"

@@ -242,7 +242,7 @@ def load_study(name: str, overrides: Sequence[str] = (), studies: Path = STUDIES
     try:
         return Study.model_validate(content)
     except ValidationError as error:
-        problems = [line for detail in error.errors() for line in _describe(dict(detail))]
+        problems = list(dict.fromkeys(line for detail in error.errors() for line in _describe(dict(detail))))
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     raise InvalidInput("E-STUDY", f"{path} has {count}:\n  " + "\n  ".join(problems))
 
@@ -252,7 +252,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {"": Study, "training": TrainingSection}
 
 def _describe(detail: dict[str, Any]) -> list[str]:
     """Lines ``key: what is wrong; fix`` for one pydantic error."""
-    location = [str(part) for part in detail["loc"] if str(part) not in _UNION_MEMBERS]
+    names = [str(part) for part in detail["loc"]]
+    location = [name for name in names if name not in _UNION_MEMBERS and not name.startswith("list[")]
     key = ".".join(location)
     if detail["type"] == "extra_forbidden":
         section = _SECTIONS.get(".".join(location[:-1]))
@@ -265,6 +266,10 @@ def _describe(detail: dict[str, Any]) -> list[str]:
         return [line if not key else f"{key}: {line}" for line in message.splitlines()]
     given = detail.get("input")
     hint = "; write [...] to sweep values, or move it to fixed:" if detail["type"] == "list_type" else ""
+    if key == "time_limit":
+        hint = "; write the unit: 60 s"
+    elif given is None:
+        return [f"{key}: has no value; give one, or remove the key"]
     return [f"{key}: {detail['msg'].lower()}, not {str(given)[:60]!r}{hint}"]
 
 
