@@ -12,7 +12,7 @@ from .fold import fold
 from .kernel import layout as L
 from .kernel.jit import compile_kernel, is_compiled, is_on_disk
 from .kernel.loop import BROKEN, NEEDS, PAUSED
-from .limits import MOST_NS, too_long
+from .limits import MOST_NS, check_steps, too_long
 from .outcome import Outcome, collect
 from .population import Population
 from .settings import Config, Options
@@ -94,6 +94,9 @@ def _simulate(
 
         return simulate_fluid(workload, config, options, time_limit, timeline)
     population = population_of(workload, config)
+    largest = max(int(program.trace.comm_size.max(initial=0)) for program in population.programs)
+    memory = config.system.local_mem_bandwidth
+    check_steps(largest, config.npus, config.network.latency, config.bytes_per_ns, memory)
     aware = model == "aware"
     chunks = aware or detail == "chunks" or needs_chunks(population, config)
     if workload.folded and chunks:
