@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,7 +59,13 @@ def test_certified_and_exhaustive_agree(project: Path, edit: Edit) -> None:
 
 def test_the_rules_of_a_certified_study(project: Path, edit: Edit) -> None:
     edit("config/studies/tiny.yaml", "name: tiny\n", "name: tiny\nnetwork_model: scaleacross\nsearch: certified\n")
-    run = subprocess.run(["snakemake", "-n", "--cores", "1"], capture_output=True, text=True, check=False, cwd=project)
+    run = subprocess.run(
+        [sys.executable, "-m", "snakemake", "-n", "--cores", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=project,
+    )
     assert run.returncode == 0, run.stderr
     jobs = run.stdout + run.stderr
     assert "rule search" in jobs and "rule select" in jobs

@@ -82,7 +82,8 @@ def shrink(sizes: Sequence[int], smallest: int = USUAL) -> list[int]:
                 sizes[index] = smaller
                 break
         else:
-            return sizes
+            break
+    return shrink(sizes, SMALLEST) if math.prod(sizes) > LARGEST and smallest > SMALLEST else sizes
 
 
 def _smaller(size: int, least: int) -> int:
