@@ -169,3 +169,14 @@ def test_bad_configuration(ring: Path, file: str, old: str, new: str, capsys: py
     (ring / file).write_text(text.replace(old, new, 1))
     assert main(flags(ring)) == 2
     assert "E-" in capsys.readouterr().err
+
+
+def test_a_memory_limit_ends_with_its_own_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr("scaleacross.engine.workload.prepare", exhausted)
+    assert main(flags(GOLDEN / "comp_duration")) == 4
+    assert "E-MEMORY-LIMIT" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Sequence
 
 from .. import __version__
-from ..errors import EXIT_FAILED, EXIT_INVALID, ScaleAcrossError, did_you_mean
+from ..errors import EXIT_FAILED, EXIT_INVALID, EXIT_LIMIT, ScaleAcrossError, did_you_mean
 
 COMMANDS = {
     "design": "enumerate a study's points, check each, write what the flow runs on",
@@ -76,6 +76,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as in `scaleacross show | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
+    except MemoryError as error:
+        detail = f" ({error})" if str(error) else ""
+        fix = "raise the limit (ulimit -v), or fold the workload"
+        print(f"E-MEMORY-LIMIT: the process may not take more memory{detail}; {fix}", file=sys.stderr)
+        return EXIT_LIMIT
     except Exception as error:
         traceback.print_exc()
         print(f"E-INTERNAL: {type(error).__name__}: {error}; this is a defect of scaleacross", file=sys.stderr)
