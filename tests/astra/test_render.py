@@ -71,7 +71,7 @@ def test_what_astra_sim_cannot_say_stands_under_its_own_key() -> None:
         (dim.tier, dim.axis, dim.share) for dim in PLACED
     ]
     assert [dim["port"] for dim in extension["dims"][1:]] == pytest.approx([50e9 / GIB] * 4, rel=1e-6)
-    assert [dim["one-way"] for dim in extension["dims"]] == [1872.5, 35_000, 35_000, 75_000, 150_000]
+    assert [dim["one-way"] for dim in extension["dims"]] == [3400, 35_000, 35_000, 75_000, 150_000]
     assert [tier["oversubscription"] for tier in extension["tiers"]] == [1, 1, 2.8, 2.8]
     assert prod(tier["size"] for tier in extension["tiers"]) == 16_384
 

@@ -53,7 +53,9 @@ def test_the_default_cluster_has_the_published_network() -> None:
     assert [tier.oversubscription for tier in cluster.tiers] == [1, 1, 2.8, 2.8]
     in_rack = 5e-6
     assert [tier.latency / in_rack for tier in cluster.tiers[1:]] == pytest.approx([7, 15, 30])
-    assert [tier.bandwidth for tier in cluster.tiers[1:]] == pytest.approx([50e9] * 3)
+    measured = (46e9, 48e9)  # what collectives reach of a 400 Gb/s NIC, NVIDIA/nccl-tests issue 290
+    assert all(measured[0] <= tier.bandwidth <= measured[1] for tier in cluster.tiers[1:])
+    assert all(tier.bandwidth == pytest.approx(362e9) for tier in cluster.tiers[:1])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
