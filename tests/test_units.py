@@ -22,6 +22,8 @@ from scaleacross.units import gib_per_second, nanoseconds, parse
         ("10 km", "meter", 10e3),
         ("700 W", "watt", 700.0),
         ("2.5 usd/hour", "usd/hour", 2.5),
+        ("0.09 usd/kWh", "usd/joule", 0.09 / 3.6e6),
+        ("0.09 usd/kilowatt/hour", "usd/joule", 0.09 / 3.6e6),
     ],
 )
 def test_quantities_are_si(text: str, unit: str, value: float) -> None:

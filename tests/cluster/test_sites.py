@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scaleacross.cluster import Accelerator, Cluster, Site, Tier, accelerator_of, load_cluster
-from scaleacross.cluster.cost import hourly_price, step_cost, step_energy
+from scaleacross.cluster.cost import Rates, hourly_price, missing_prices, rates_of
 from scaleacross.cluster.sites import Pair, best_ring
 from scaleacross.errors import InvalidInput
 
@@ -171,14 +171,35 @@ def test_dollars_and_joules_of_a_step() -> None:
     sites = two_sites("new", "new")
     assert hourly_price(sites) == 32 * 2 + 32 * 3
     assert hourly_price(replace(sites, sites=(sites.sites[0], replace(sites.sites[1], price=0.0)))) is None
-    # ten seconds of 64 GPUs, and 1 GB a GPU over a link of 2 cents a GB
-    assert step_cost(plain, 10.0, {"region": 1e9, "zone": 5e9}) == pytest.approx(128 * 10 / 3600 + 64 * 0.02)
-    assert step_cost(replace(plain, price=0.0), 10.0, {}) is None
-    with pytest.raises(InvalidInput, match="E-TIER"):
-        step_cost(plain, 10.0, {"rgion": 1.0})
+    assert missing_prices(sites) == [] and missing_prices(replace(plain, price=0.0)) == ["price"]
+    assert missing_prices(replace(sites, sites=(replace(sites.sites[0], price=0.0), sites.sites[1]))) == [
+        f"price of site {sites.sites[0].name}"
+    ]
     gpu = Accelerator("new", {"bf16": 9e14}, 8e10, 3e12, power=700)
-    assert step_energy(plain, gpu, 10.0) == pytest.approx(64 * 700 * 1.25 * 10)
-    assert step_energy(plain, replace(gpu, power=0.0), 10.0) is None
+    rates = rates_of(plain, gpu)
+    # ten seconds of 64 GPUs, and 1 GB a GPU over a link of 2 cents a GB
+    assert rates.cost(10.0, {"region": 1e9, "zone": 5e9}) == pytest.approx(128 * 10 / 3600 + 64 * 0.02)
+    assert rates.energy(10.0) == pytest.approx(64 * 700 * 1.25 * 10)
+    # 64 boards of 0.7 kW at a PUE of 1.25 and 10 cents a kWh
+    priced = rates_of(replace(plain, energy_price=0.1 / 3.6e6), gpu)
+    assert priced.usd_per_hour == pytest.approx(128 + 64 * 0.7 * 1.25 * 0.1)
+    assert rates_of(replace(plain, price=0.0), gpu).cost(10.0, {}) is None
+    assert rates_of(plain, replace(gpu, power=0.0)).energy(10.0) is None
+
+
+@given(
+    seconds=st.floats(0.1, 1e3),
+    more=st.floats(0, 1e3),
+    sent=st.floats(0, 1e12),
+    extra=st.floats(0, 1e12),
+    price=st.floats(0.01, 1e6),
+)
+def test_a_bound_of_time_and_bytes_bounds_the_cost(
+    seconds: float, more: float, sent: float, extra: float, price: float
+) -> None:
+    rates = Rates(64, price, None, {"region": 2e-11})
+    low, high = rates.cost(seconds, {"region": sent}), rates.cost(seconds + more, {"region": sent + extra})
+    assert low is not None and high is not None and low <= high
 
 
 @pytest.mark.parametrize("preset", sorted(path.name for path in (CONFIG / "clusters").glob("*.yaml.j2")))

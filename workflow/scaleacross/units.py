@@ -24,6 +24,7 @@ _EXAMPLES = {
     "meter": "10 km",
     "watt": "700 W",
     "usd/hour": "2.5 usd/hour",
+    "usd/joule": "0.08 usd/kWh",
 }
 
 
@@ -34,7 +35,8 @@ _DEFINITIONS = """
     kibi- = 2**10 = Ki- ; mebi- = 2**20 = Mi- ; gibi- = 2**30 = Gi- ; tebi- = 2**40 = Ti- ; pebi- = 2**50 = Pi-
     second = [time] = s = sec ; minute = 60 * second = min ; hour = 60 * minute = h ; day = 24 * hour
     meter = [length] = m = metre ; bit = [information] = b ; byte = 8 * bit = B ; bps = bit / second
-    flop = [operation] = FLOP ; FLOPS = flop / second ; watt = [power] = W ; usd = [currency] = USD
+    flop = [operation] = FLOP ; FLOPS = flop / second ; watt = [power] = W
+    joule = watt * second = J ; Wh = watt * hour ; usd = [currency] = USD
 """
 
 
@@ -51,7 +53,7 @@ def _registry() -> pint.UnitRegistry:
 
 @cache
 def parse(text: str | int | float, unit: str) -> float:
-    """``text``, a number and a unit, in ``unit``: byte, second, byte/second, flop/second, meter, watt or usd/hour.
+    """``text``, a number and a unit, in ``unit``: byte, second, byte/second, flop/second, meter, watt ...
 
     Raises:
         InvalidInput: E-UNIT for a bare number, an unknown unit, or one of another kind.

@@ -29,6 +29,7 @@ Topology = Literal["Switch", "Ring", "FullyConnected"]
 
 FIBRE_SECONDS_PER_METRE = 5e-9  # light in glass: about 5 us/km one way
 ASSUMPTION = "assumption:"
+JOULES_A_KWH = 3.6e6
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class Cluster:
     """A whole cluster: ``tiers`` from the inside out; ``accelerator`` names a file of ``config/accelerators``.
 
     ``sites`` are the units below the outermost tier where they are described one by one; the tiers hold what all of
-    them have. ``price``: usd an hour for a GPU; ``pue``: watts drawn for each that a GPU draws.
+    them have. ``price``: usd an hour for a GPU; ``pue``: watts drawn for each that a GPU draws;
+    ``energy_price``: usd a joule, 0 where the price of a GPU includes its energy.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Cluster:
     mixed_accelerators: str = "refuse"
     price: float = 0.0
     pue: float = 1.0
+    energy_price: float = 0.0
 
     @property
     def idle_gpus(self) -> int:
@@ -188,6 +191,7 @@ def _parse(text: str, where: str) -> Cluster:
         mixed_accelerators=file.mixed_accelerators,
         price=file.price or 0.0,
         pue=file.pue,
+        energy_price=file.energy_price,
     )
     if sites and sites[0].used != below:
         cluster = cluster.scaled({tiers[-2].name: sites[0].used})
@@ -308,6 +312,7 @@ class _ClusterFile(_Strict):
     mixed_accelerators: Literal["refuse", "slowest"] = "refuse"
     price: Price | None = None
     pue: Annotated[Number, Field(ge=1, le=3)] = 1.0
+    energy_price: Annotated[quantity("usd/joule"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
     transports: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], TransportFile] = Field(default_factory=dict)
     tiers: list[_TierFile] = Field(min_length=1)
 
@@ -328,6 +333,8 @@ class _ClusterFile(_Strict):
             found["price"] = f"{self.price:g} usd/hour"
         if self.pue != 1:
             found["pue"] = f"{self.pue:g}"
+        if self.energy_price:
+            found["energy_price"] = f"{self.energy_price * JOULES_A_KWH:g} usd/kWh"
         return {**found, **site_notes(self.sites)}
 
 
