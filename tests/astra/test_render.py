@@ -58,11 +58,11 @@ def test_the_network_of_the_default_cluster() -> None:
     content = network(rendered())
     assert content["topology"] == ["Switch"] * 5
     assert content["npus_count"] == [8, 16, 16, 4, 2]
-    port = 400e9 / 8 / GIB
+    port = 47e9 / GIB
     # all of dp's traffic crosses the zones' uplinks; one of eight stages sends between the buildings, below 1:2.8
-    assert content["bandwidth"] == pytest.approx([400, port, port, port / 2.8, port], rel=1e-6)
-    # one way 1.87, 35, 35, 75 and 150 us; a Switch charges two hops
-    assert content["latency"] == pytest.approx([936.25, 17_500, 17_500, 37_500, 75_000])
+    assert content["bandwidth"] == pytest.approx([362e9 / GIB, port, port, port / 2.8, port], rel=1e-6)
+    # one way 3.4, 35, 35, 75 and 150 us; a Switch charges two hops
+    assert content["latency"] == pytest.approx([1700, 17_500, 17_500, 37_500, 75_000])
 
 
 def test_what_astra_sim_cannot_say_stands_under_its_own_key() -> None:
@@ -70,7 +70,7 @@ def test_what_astra_sim_cannot_say_stands_under_its_own_key() -> None:
     assert [(dim["tier"], dim["axis"], dim["share"]) for dim in extension["dims"]] == [
         (dim.tier, dim.axis, dim.share) for dim in PLACED
     ]
-    assert [dim["port"] for dim in extension["dims"][1:]] == pytest.approx([50e9 / GIB] * 4, rel=1e-6)
+    assert [dim["port"] for dim in extension["dims"][1:]] == pytest.approx([47e9 / GIB] * 4, rel=1e-6)
     assert [dim["one-way"] for dim in extension["dims"]] == [3400, 35_000, 35_000, 75_000, 150_000]
     assert [tier["oversubscription"] for tier in extension["tiers"]] == [1, 1, 2.8, 2.8]
     assert prod(tier["size"] for tier in extension["tiers"]) == 16_384
