@@ -137,7 +137,7 @@ def test_distance_adds_five_microseconds_a_kilometre(tmp_path: Path) -> None:
         ("400 Gbps", ".inf GB/s", "E-VALUE", ["tiers.1.bandwidth"]),
         ("latency: 35 us", "latency: -1 us", "E-VALUE", ["tiers.1.latency"]),
         ("    latency: 35 us\n", "", "E-VALUE", ["tiers.1", "neither latency nor distance"]),
-        ("1:7", "0.5", "E-VALUE", ["tiers.1.oversubscription", "0.5", "1:2.8"]),
+        ("1:7", "7:1", "E-VALUE", ["tiers.1.oversubscription", "7:1", "1:7"]),
         ("1:7", "1:0", "E-VALUE", ["tiers.1.oversubscription"]),
         ("size: 2", "size: 2.5", "E-VALUE", ["tiers.1.size", "2.5"]),
         ("size: 2", "size: no", "E-VALUE", ["tiers.1.size", "'no'"]),
@@ -195,10 +195,13 @@ def test_scaled_refuses_what_the_cluster_has_not(sizes: Any, error_id: str) -> N
 
 
 @given(st.integers(10, 1000))
-def test_an_oversubscription_reads_the_same_however_it_is_written(tenths: int) -> None:
+def test_an_oversubscription_is_written_in_one_way(tenths: int) -> None:
     ratio = tenths / 10
-    for written in (ratio, f"{ratio}", f"1:{ratio}", f"{ratio}:1", f" 1 : {ratio} "):
+    for written in (f"1:{ratio}", f" 1 : {ratio} "):
         assert parse_oversubscription(written) == ratio
+    for written in (ratio + 0.1, f"{ratio + 0.1}", f"{ratio + 0.1}:1"):
+        with pytest.raises(InvalidInput, match=rf'write "1:{ratio + 0.1:g}"'):
+            parse_oversubscription(written)
 
 
 @pytest.mark.parametrize("written", ["", "a", "0:1", "1:-2", 0.99, True, None, "1:2:3", "-3", "nan"])

@@ -31,6 +31,7 @@ tiers:
     size: 2
     bandwidth: 400 Gbps
     latency: {{ uplink_latency | default("150 us") }}
+    loss: {{ uplink_loss | default(0) }}
     oversubscription: "{{ oversubscription }}"
 """
 

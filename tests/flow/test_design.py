@@ -137,6 +137,8 @@ NO_END = "{{ uplink_latency |"
 LATENCY = '{{ uplink_latency | default("150 us") }}'
 SAME_DELAY = "micro_batch: [1]\n  endpoint_delay: [10 ns, 0.01 us]"
 
+DEEP = "fixed: {tp: 4, uplink_loss: 1e-5}"
+
 BAD = {  # what is wrong: file, text, its replacement, error id, a part of the message
     "unknown key": (STUDY, "baselines:", "baseline:", "E-STUDY", "did you mean 'baselines'"),
     "misspelt dimension": (STUDY, "micro_batch:", "micro_batches_:", "E-DIMENSION", "did you mean 'micro_batch'"),
@@ -149,6 +151,14 @@ BAD = {  # what is wrong: file, text, its replacement, error id, a part of the m
     "unknown key of a tier": (CLUSTER, "    latency: {{", "    latencyy: {{", "E-KEY", "latency"),
     "unknown name": (STUDY, "(chunks > 1)", "(chunk > 1)", "E-STUDY", "did you mean 'chunks'"),
     "value not swept": (STUDY, "schedule: interleaved, coll", "schedule: gpipe, coll", "E-STUDY", "is not swept"),
+    "key of a transport that nothing uses": (
+        STUDY,
+        "fixed: {tp: 4}",
+        DEEP,
+        "E-DIMENSION",
+        "no tier uses what reads it",
+    ),
+    "stream count true": (STUDY, "fixed: {tp: 4}", "fixed: {tp: 4, comm_streams: true}", "E-VALUE", "per-axis or 1"),
     "dimension without effect": (STUDY, "micro_batch: [1]", SAME_DELAY, "E-DIMENSION", "endpoint_delay"),
 }
 

@@ -180,6 +180,7 @@ def test_unknown_keys_get_a_suggestion() -> None:
         (32, {"tp": 32}, "E-HEADS", "heads 16 % (tp 32) = 16"),
         (16, {"tp": 16}, "E-KV-HEADS", "kv_heads 8 % (tp 16) = 8"),
         (8, {"ep": 2}, "E-EXPERTS", "ep 2 with dense, which has no experts"),
+        (8, {"dp_shard": 2}, "E-HSDP", "dp_shard 2 with dp_sharding zero1 (default), which has no shard groups"),
         (6, {"cp": 3, "dp": 2}, "E-SEQUENCE", "sequence_length 2048 % (2 x cp 3) = 2"),
         (24, {}, "E-BATCH", "global_batch 64 % (dp 24 (from the GPUs) x micro_batch 1 (default)) = 16"),
         (24, {"dp": 24}, "E-BATCH", "global_batch 64 % (dp 24 x micro_batch 1 (default)) = 16"),
@@ -263,3 +264,9 @@ def test_llama_3_spreads_126_layers_as_128() -> None:
 def test_layers_are_counted_once_each() -> None:
     counts = (3, 0, 5, 1)
     assert [list(part) for part in layer_ranges(counts)] == [[0, 1, 2], [], [3, 4, 5, 6, 7], [8]]
+
+
+def test_an_imbalance_of_experts_needs_experts() -> None:
+    training = Training(2048, 64, expert_imbalance=1.5)
+    found = list(problems(DENSE, training, parallelism_from({"dp": 8}), 8))
+    assert [(p.error_id, "1.5 with dense, which has no experts" in p.clash) for p in found] == [("E-IMBALANCE", True)]

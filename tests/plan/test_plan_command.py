@@ -219,7 +219,7 @@ def test_words() -> None:
     [
         ["dp_sharding=ddp", "cp_method=ring", "scatter_gather=true"],
         ["dp_sharding=hsdp", "dp_shard=4"],
-        ["pp=1", "schedule=1f1b", "chunks=1", "p2p_overlap=false", "layout=[8]", "dp_shard=2"],
+        ["pp=1", "schedule=1f1b", "chunks=1", "p2p_overlap=false", "layout=[8]"],
         ["tp=1", "ep=1", "pp=4", "order=[dp,cp,tp,pp]", "contiguous=4"],
     ],
 )

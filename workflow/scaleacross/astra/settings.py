@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from ..schema import quantity, validate
 from .algorithms.lowering import ALGORITHMS, DEFAULT_ALGORITHM
+
+
+def _no_bool(value: Any) -> Any:
+    """``true`` would pass for 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("streams", "write per-axis or 1")
+    return value
 
 
 class Settings(BaseModel):
@@ -42,7 +50,7 @@ class Settings(BaseModel):
         10e-9, description="time an NPU spends on a message, at least 1 ns (ASTRA-sim aborts at 0)"
     )
 
-    comm_streams: Literal["per-axis", 1] = Field(
+    comm_streams: Annotated[Literal["per-axis", 1], BeforeValidator(_no_bool)] = Field(
         "per-axis",
         description="per-axis: tp, cp, ep, pp and dp overlap, a stream each; 1: one communication at a time, as in "
         "ASTRA-sim (read by the scaleacross network model alone)",

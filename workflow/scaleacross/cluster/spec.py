@@ -202,21 +202,19 @@ def _parse(text: str, where: str) -> Cluster:
 
 
 def parse_oversubscription(value: Any) -> float:
-    """``"1:2.8"`` or ``"4.5:1"`` (either way round) or ``2.8`` as a ratio >= 1.
+    """``"1:2.8"``, uplink to ports, as a ratio >= 1: 2.8.
 
     Raises:
-        InvalidInput: E-OVERSUBSCRIPTION for anything else.
+        InvalidInput: E-OVERSUBSCRIPTION for anything else, ``"2.8:1"`` and ``2.8`` included: one way to write it, since
+            a number alone, or the other way round, may have been meant as its inverse.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*:\s*(\d+(?:\.\d+)?)\s*", str(value))
-    number = None if isinstance(value, bool) else re.fullmatch(r"\d+(?:\.\d+)?", str(value))
-    ratio = 0.0
-    if match and min(float(match[1]), float(match[2])) > 0:
-        ratio = max(float(match[1]), float(match[2])) / min(float(match[1]), float(match[2]))
-    elif number:
-        ratio = float(number[0])
+    match = re.fullmatch(r"\s*1\s*:\s*(\d+(?:\.\d+)?)\s*", str(value))
+    ratio = float(match[1]) if match else 0.0
     if ratio < 1:
-        clash = f"{value!r} is not an oversubscription of 1:1 or more"
-        raise InvalidInput("E-OVERSUBSCRIPTION", clash, 'write for example "1:2.8"')
+        numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", str(value))]
+        meant = max(numbers, default=2.8) / (min(numbers) if len(numbers) == 2 and min(numbers) > 0 else 1)
+        clash = f"{value!r} is no oversubscription (uplink to ports, 1:1 or more)"
+        raise InvalidInput("E-OVERSUBSCRIPTION", clash, f'write "1:{max(meant, 1):g}"')
     return ratio
 
 

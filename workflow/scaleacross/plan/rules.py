@@ -26,10 +26,11 @@ def validate(model: Model, training: Training, parallelism: Parallelism, gpus: i
 
 
 def problems(model: Model, training: Training, parallelism: Parallelism, gpus: int) -> Iterator[Infeasible]:
-    """Every rule that a plan breaks, one error each: E-WORLD, E-SP, E-INTERLEAVED, E-HEADS, E-KV-HEADS, E-FFN,
-    E-EXPERTS, E-EP, E-ETP, E-MOE-SP, E-SEQUENCE, E-BATCH, E-LAYERS, E-LAYOUT."""
+    """Every rule that a plan breaks, one error each: E-WORLD, E-HSDP, E-IMBALANCE, E-SP, E-INTERLEAVED, E-HEADS,
+    E-KV-HEADS, E-FFN, E-EXPERTS, E-EP, E-ETP, E-MOE-SP, E-SEQUENCE, E-BATCH, E-LAYERS, E-LAYOUT."""
     if parallelism.world != gpus:
         yield world_error(parallelism, gpus)
+    yield from _idle_knobs(model, training, parallelism)
     yield from _tensor_rules(model, training, parallelism)
     yield from _expert_rules(model, parallelism, gpus)
     yield from _batch_rules(training, parallelism)
@@ -45,6 +46,17 @@ def micro_batches(training: Training, parallelism: Parallelism) -> int:
     for problem in _batch_rules(training, parallelism):
         raise problem
     return training.global_batch // (parallelism.dp * parallelism.micro_batch)
+
+
+def _idle_knobs(model: Model, training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+    """Knobs that this plan would not read: a sweep over them would be the same plan many times."""
+    if parallelism.dp_shard and parallelism.dp_sharding != "hsdp":
+        sharding = f"dp_sharding {parallelism.dp_sharding}{parallelism.mark('dp_sharding')}"
+        clash = f"dp_shard {parallelism.dp_shard} with {sharding}, which has no shard groups"
+        yield Infeasible("E-HSDP", clash, "make dp_sharding hsdp, or leave dp_shard out", 0.5)
+    if model.moe is None and training.expert_imbalance != 1:
+        clash = f"expert_imbalance {training.expert_imbalance:g} with {model.name}, which has no experts"
+        yield Infeasible("E-IMBALANCE", clash, "leave expert_imbalance out", 0.5)
 
 
 def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:

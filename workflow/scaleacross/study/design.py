@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from ..model import Model, load_model
 from ..plan.degrees import Parallelism, training_from
 from ..schedule import parameters
 from .expressions import Expression, parse_expression
+from .idle import check_idle
 from .plans import (
     PARALLELISM_KEYS,
     TRAINING_KEYS,
@@ -91,6 +93,12 @@ class Designer:
                     f"{name!r} changes no plan and no rendered file: no template uses it",
                     did_you_mean(name, known) + " or put {{ " + name + " }} into a template",
                 )
+
+    def check_idle(self) -> None:
+        """Refuse a key that changed the cluster of no point designed so far; E-DIMENSION."""
+        others = {*PARALLELISM_KEYS, *TRAINING_KEYS, *self.config_variables}
+        names = [name for name in self.study.swept if name in self.cluster_variables and name not in others]
+        check_idle(self.cluster_file, names, [json.loads(key) for key in self._settings])
 
     def _schedules(self) -> list[str]:
         return [str(name) for name in self.study.swept.get("schedule", [Parallelism.schedule])]
@@ -211,6 +219,7 @@ def design(study: Study, root: Path = Path()) -> Designed:
             misses.append(Miss(point.point_id, error))
     if not designed.pairs:
         raise InvalidInput("E-INFEASIBLE", f"none of {len(designed.rows)} points is feasible:\n{histogram(misses)}")
+    designer.check_idle()
     for name in inert_dimensions(study, designed.rows):
         raise InvalidInput(
             "E-DIMENSION",
