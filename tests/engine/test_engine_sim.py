@@ -53,6 +53,7 @@ def test_json_and_timeline(tmp_path: Path) -> None:
     files = (f"--json={tmp_path / 'o.json'}", "--timeline", str(tmp_path / "t.json"))
     assert main(flags(GOLDEN / "transformer8_2d", *files)) == 0
     result = json.loads((tmp_path / "o.json").read_text())
+    assert [tier["sent_bytes"] for tier in result["tiers"]] == result["bytes_per_dim"]
     assert (result["status"], result["network_model"]) == ("ok", "unaware")
     assert result["finish_cycles"] == expected("transformer8_2d")["unaware"]["finish_cycles"]
     assert sum(result["breakdown_ns"].values()) == pytest.approx(result["iteration_ns"])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleacross.report.columns import IDENTITY, MEASURES
+from scaleacross.report.columns import IDENTITY, MEASURES, tier_names
 
 TIERS = ("node", "zone", "building", "campus")
 ENVIRONMENT = {"oversubscription": ["1:2.8", "1:7"], "uplink_latency": ["75 us", "500 us"]}
@@ -84,6 +84,9 @@ def _point(values: Mapping[str, Any], number: int) -> dict[str, Any]:
         row |= parts | {"bound_ratio": 1.31, "simulate_wall_s": 0.043}
         across = 90.0 if str(values["order"]).rstrip("]").endswith("dp") else 4.0
         row |= dict(zip((f"sent_{tier}_gb" for tier in TIERS), (1910.0, 46.0, 22.0, across), strict=True))
+        row |= dict(zip((f"cut_{tier}_gb" for tier in TIERS), (1910.0, 510.0, 13000.0, 46000.0), strict=True))
+        row |= dict(zip((f"busy_{tier}" for tier in TIERS), (0.78, 0.17, 0.31, 0.01 * across), strict=True))
+        row |= {"bottleneck": "campus uplinks" if across > 50 else "node ports"}
     return row
 
 
@@ -127,9 +130,8 @@ def write_study(
     """Write ``results.csv`` and ``speedups.csv``; returns the rows of the results."""
     baselines = {"production": PRODUCTION} if baselines is None else baselines
     rows = make_rows(dimensions, environment) if rows is None else rows
-    sent = [f"sent_{tier}_gb" for tier in TIERS]
     names = [column.name for column in IDENTITY] + list(environment) + list(dimensions)
-    names += [column.name for column in MEASURES[:-2]] + sent + [column.name for column in MEASURES[-2:]]
+    names += [column.name for column in MEASURES[:-2]] + tier_names(TIERS) + [column.name for column in MEASURES[-2:]]
     _write(folder / "results.csv", names, rows)
     if baselines:
         names = [*environment, "baseline", "baseline_point_id", "baseline_time_s", "best_point_id", "best_time_s"]

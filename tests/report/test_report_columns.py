@@ -7,12 +7,13 @@ from scaleacross.report.columns import (
     IDENTITY,
     MEASURES,
     SPEEDUPS,
+    TIER_COLUMNS,
     describe,
     dictionary,
     dictionary_markdown,
     dimension_columns,
     missing_columns,
-    sent_tier,
+    tier_of,
 )
 
 SUFFIXES = {"_s": "s", "_gib": "GiB", "_gb": "GB", "_pct": "%", "_per_s": "tokens/s", "tflops_per_gpu": "TFLOP/s"}
@@ -35,9 +36,10 @@ def test_the_flow_writes_exactly_the_dictionary_and_the_dimensions():
     columns = result_columns(dimensions, tiers)
     assert dimension_columns(columns) == dimensions
     assert missing_columns(columns) == []
-    assert [sent_tier(name) for name in columns if sent_tier(name)] == tiers
+    for kind in ("sent", "cut", "busy"):
+        assert [tier_of(name, kind) for name in columns if tier_of(name, kind)] == tiers
     known = {column.name for column in (*IDENTITY, *MEASURES)}
-    assert set(columns) == known | set(dimensions) | {f"sent_{tier}_gb" for tier in tiers}
+    assert set(columns) == known | set(dimensions) | {c.name.format(tier) for tier in tiers for c in TIER_COLUMNS}
     assert len(columns) == len(set(columns))
 
 
@@ -49,6 +51,9 @@ def test_tiers_with_underscores_are_traffic_columns_and_dimensions_are_not():
     assert describe("sent_building_2_gb").unit == "GB"
     assert describe("uplink_latency") is None
     assert describe("sent_gb") is None
+    assert tier_of("cut_building_2_gb", "cut") == "building_2" and tier_of("cut_building_2_gb") is None
+    assert "into the building_2 tier over what it can carry" in describe("busy_building_2").meaning
+    assert describe("busy_") is None and describe("cut_zone") is None
 
 
 def test_the_parts_of_the_time_are_those_of_the_engines_axes():

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scaleacross.engine import TierUse
 from scaleacross.errors import Deadlock, Infeasible, InvalidInput, LimitReached
-from scaleacross.search.evaluate import Evaluator, Pair, Simulated, judge_bound, measures, sent_columns
+from scaleacross.search.evaluate import Evaluator, Pair, Simulated, judge_bound, measures, tier_columns
 
-WORK = {"gpus": 16, "tokens": 4096, "model_flops": 3.2e15, "peak_flops": 1e15, "tiers": ["node", "zone", "zone"]}
+WORK = {"gpus": 16, "tokens": 4096, "model_flops": 3.2e15, "peak_flops": 1e15}
 PAIR = Pair("plan", "config", "w", "c", json.dumps(WORK), "hash")
 SETTINGS = {"simulator": "embedded", "network_model": "unaware", "time_limit_s": 1.0}
 
@@ -35,8 +36,28 @@ def test_faster_than_its_links_is_unphysical(ratio: float | None, status: str) -
     assert row["status"] == status and bool(row["reason"]) is (status == "unphysical")
 
 
-def test_bytes_are_added_up_by_tier() -> None:
-    assert sent_columns([1e9, 2e9, 3e9], ["node", "zone", "zone"]) == {"sent_node_gb": 1.0, "sent_zone_gb": 5.0}
+TIERS = (
+    TierUse("node", 1e9, 16e9, 1e9, 0.2, 0.3),
+    TierUse("zone-1", 2e9, 40e9, 5e9, 0.1, 0.4, 0.2, 0.7),
+)
+
+
+def test_what_a_row_says_of_tiers() -> None:
+    assert tier_columns(TIERS, compute=0.65) == {
+        "sent_node_gb": 1.0,
+        "cut_node_gb": 1.0,
+        "busy_node": 0.3,
+        "sent_zone_1_gb": 2.0,
+        "cut_zone_1_gb": 5.0,
+        "busy_zone_1": 0.7,
+        "bottleneck": "zone-1 uplinks",
+    }
+    assert tier_columns(TIERS, compute=0.7)["bottleneck"] == "compute"
+
+
+def test_what_a_model_cannot_tell_is_left_out() -> None:
+    nan = float("nan")
+    assert tier_columns([TierUse("node", 1e9, nan, nan, nan, nan)], compute=0.5) == {"sent_node_gb": 1.0}
 
 
 @pytest.mark.parametrize(

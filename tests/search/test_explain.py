@@ -1,18 +1,9 @@
 """What knobs bought and what binds, on rows whose answer is known."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from scaleacross.search.explain import knobs, uses
-
-NETWORK = """
-topology: [Switch, Switch]
-x-scaleacross:
-  tiers:
-    - {name: node, size: 8, bandwidth: 100.0, one-way: 1, oversubscription: 1, topology: Switch}
-    - {name: campus, size: 2, bandwidth: 10.0, one-way: 1, oversubscription: 4, topology: Switch}
-"""
 
 
 def row(point: str, time: float, pp: str, schedule: str) -> dict[str, Any]:
@@ -44,11 +35,11 @@ def test_of_an_incomplete_table_a_cost_is_an_upper_limit() -> None:
     assert not any(entry["at_most"] for entry in knobs(ROWS[0], ROWS, ROWS[3], ["pp", "schedule"]).values())
 
 
-def test_what_binds(tmp_path: Path) -> None:
-    (tmp_path / "network.yml").write_text(NETWORK)
-    sent = {"sent_node_gb": 10 * 1.073741824, "sent_campus_gb": 2 * 1.073741824}
-    winner = {"iteration_time_s": 1.0, "compute_s": 0.5, "memory_gib": 76.0, "memory_limit_gib": 80.0, **sent}
-    found = uses(winner, tmp_path)
-    assert found["share"] == {"compute": 0.5, "node ports": 0.1, "campus ports": 0.2, "campus uplinks": 0.8}
+def test_what_binds() -> None:
+    busy = {"busy_node": 0.1, "busy_campus": 0.8, "busy_zone": None, "bottleneck": "campus uplinks"}
+    winner = {"iteration_time_s": 1.0, "compute_s": 0.5, "memory_gib": 76.0, "memory_limit_gib": 80.0, **busy}
+    found = uses(winner)
+    assert found["share"] == {"compute": 0.5, "node": 0.1, "campus": 0.8}
     assert found["binds"] == "campus uplinks and memory" and found["memory"] == 0.95
-    assert uses({"iteration_time_s": 1.0, "compute_s": 0.5}, tmp_path / "none")["binds"] == "compute"
+    assert uses({**winner, "memory_gib": 40.0})["binds"] == "campus uplinks"
+    assert uses({"iteration_time_s": 1.0}) == {"share": {}}

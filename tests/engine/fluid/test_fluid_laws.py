@@ -12,6 +12,7 @@ from fluid_plans import PLANS, TIERS, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaleacross.engine import simulate
+from scaleacross.engine.fluid.critical import parts
 from scaleacross.engine.workload import Workload
 from scaleacross.trace.columns import TraceBuilder
 
@@ -74,6 +75,21 @@ def test_never_below_the_physical_bound(name: str, tiers: tuple[TierSpec, ...], 
     for tier in out.tiers:
         assert 0 <= tier.port_busy <= tier.port_busy_max <= 1 + 1e-9
         assert 0 <= tier.uplink_busy <= tier.uplink_busy_max <= 1 + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(plans, networks(), algorithms)
+def test_the_critical_path_fills_the_iteration(name: str, tiers: tuple[TierSpec, ...], algorithm: str) -> None:
+    """From the first moment to the last, each operator starting before the one before it ends."""
+    out = run(plan(name).folded, plan(name).config(tiers, algorithm), timeline=True)
+    reached = 0.0
+    for step in out.critical:
+        assert step.start <= reached
+        assert step.adds == pytest.approx(max(0.0, step.end - reached))
+        reached = max(reached, step.end)
+    assert sum(parts(out.critical).values()) == pytest.approx(out.time_ns)
+    rows = {sim: {row[2:] for row in out.timeline(sim)} for sim in range(len(out.timelines))}
+    assert all((step.name, step.axis) in rows[step.sim] for step in out.critical)
 
 
 def slowed(tiers: Sequence[TierSpec], what: str, where: int, factor: float) -> list[TierSpec]:

@@ -178,7 +178,7 @@ def test_the_breakdown_separates_waiting_from_communication() -> None:
     assert out.breakdown["exposed_pp"] == pytest.approx(message)
     assert out.breakdown["idle"] == pytest.approx(750_000)
     assert sum(out.breakdown.values()) == pytest.approx(out.time_ns)
-    assert [(sim, name) for sim, name, _, _ in out.critical_path()] == [(0, "F"), (0, "pp.s"), (1, "pp.r"), (1, "F")]
+    assert [(step.sim, step.name) for step in out.critical] == [(0, "F"), (0, "pp.s"), (1, "pp.r"), (1, "F")]
     assert out.timeline(0)[0][2:] == ("F", "compute") and out.timeline(1)[-1][:2] == (
         round(1e6 + message),
         out.iteration_ns,

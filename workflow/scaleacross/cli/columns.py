@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..report.columns import IDENTITY, MEASURES, describe
+from ..report.columns import IDENTITY, MEASURES, describe, tier_names
 
 
 def result_columns(dimensions: Sequence[str], tiers: Sequence[str]) -> list[str]:
-    """Columns of ``results.csv``: identity, the study's dimensions, measures, with bytes sent for each tier."""
+    """Columns of ``results.csv``: identity, the study's dimensions, measures, with those of each tier."""
     names = [column.name for column in MEASURES]
     place = names.index("simulate_wall_s")
-    sent = [f"sent_{tier}_gb" for tier in tiers]
-    return [*(column.name for column in IDENTITY), *dimensions, *names[:place], *sent, *names[place:]]
+    return [*(column.name for column in IDENTITY), *dimensions, *names[:place], *tier_names(tiers), *names[place:]]
 
 
 def numeric_columns(columns: Iterable[str]) -> list[str]:

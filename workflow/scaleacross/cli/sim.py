@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EXIT_DEADLOCK, EXIT_FAILED, EXIT_INVALID, EXIT_LIMIT
@@ -121,6 +122,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "iteration_ns": outcome.iteration_ns,
         "breakdown_ns": outcome.breakdown,
         "bytes_per_dim": outcome.bytes_per_dim,
+        "tiers": [{key: None if value != value else value for key, value in asdict(t).items()} for t in outcome.tiers],
         "bound_ratio": bound if bound < float("inf") else None,
         "events": outcome.events,
         "wall_s": round(outcome.wall_s, 6),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from .outcome import Outcome
 from .settings import Config, load_config
 from .simulate import simulate
+from .use import TierUse
 from .workload import Workload, load_workload
 
-__all__ = ["Config", "Outcome", "Workload", "load_config", "load_workload", "simulate"]
+__all__ = ["Config", "Outcome", "TierUse", "Workload", "load_config", "load_workload", "simulate"]

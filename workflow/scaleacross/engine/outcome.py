@@ -11,6 +11,7 @@ from .assemble import Assembly
 from .bounds import Traffic, traffic
 from .kernel import layout as L
 from .program import AXIS_NAMES, COMPUTE_AXIS, Program
+from .use import TierUse
 
 Int64 = NDArray[np.int64]
 Row = tuple[int, int, str, str]
@@ -30,6 +31,7 @@ class Outcome:
             communication of the axis and no computation runs on the rank; the first of tp, cp, ep, pp, dp, other if
             several do), ``idle``. A receive counts from when its message is on the way.
         bytes_per_dim: bytes that a rank sends over each dimension, on average.
+        tiers: how each tier was used, inner to outer (each network dimension, where the model knows no tiers).
         bound_ratio: least ratio of a time to its physical lower bound, over the iteration and every collective; below
         1 the
             design uses more bandwidth than its ports have. ``inf`` without communication and computation.
@@ -44,12 +46,19 @@ class Outcome:
     iteration_ns: int = 0
     breakdown: dict[str, float] = field(default_factory=dict)
     bytes_per_dim: list[float] = field(default_factory=list)
+    tiers: tuple[TierUse, ...] = ()
     bound_ratio: float = float("inf")
     wall_s: float = 0.0
     events: int = 0
     model: str = "unaware"
     representatives: list[int] = field(default_factory=list)
     timelines: list[list[Row]] = field(default_factory=list)
+
+    @property
+    def compute_max_ns(self) -> int:
+        """Time that the rank which computes longest does so (of those that finished)."""
+        done = self.finish_cycles >= 0
+        return int((self.finish_cycles - self.exposed_cycles)[done].max(initial=0))
 
     def timeline(self, k: int) -> list[Row]:
         """Rows (start_ns, end_ns, name, axis) of simulated rank (class) ``k`` in order of start; needs
@@ -90,6 +99,7 @@ def collect(assembly: Assembly, status: str, with_timeline: bool) -> Outcome:
         outcome.breakdown = breakdown(owner, axis, start, end, weights, last)
         crossing: Traffic = traffic(assembly, start, end, weights)
         outcome.bytes_per_dim = crossing.bytes_per_dim
+        outcome.tiers = crossing.uses(population.sim_of, assembly.parts.config, last)
         outcome.bound_ratio = crossing.bound_ratio(last, max(busy[k] for k in which))
     if with_timeline:
         outcome.timelines = [_rows(assembly, k, start, end) for k in range(len(which))]

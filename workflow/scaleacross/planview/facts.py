@@ -22,8 +22,9 @@ RING_SHOWN = 4096  # members of a group's ring that --json lists
 def facts_of(chosen: Chosen) -> dict[str, Any]:
     """The facts of a plan: what it is, its network dimensions, groups with their traffic, stages with their memory.
 
-    Bytes are those one rank sends in an iteration, at the least that any algorithm needs; a group's are those of all
-    its members, the busiest group counted. Times of the schedule are an estimate with the network uncontended.
+    Bytes are those one rank sends in an iteration, at the least that any algorithm needs: the busiest, and on average
+    over all; a group's are those of all its members, the busiest group counted. Times of the schedule are an estimate
+    with the network uncontended.
     """
     setting, plan = chosen.setting, chosen.parallelism
     model, training = setting.model, setting.training
@@ -93,6 +94,7 @@ def _groups(chosen: Chosen) -> list[dict[str, Any]]:
                 "ring_crossings": _crossings(placement, members),
                 "operations": moved.operations if moved else 0,
                 "bytes_sent_per_rank": moved.rank_bytes if moved else 0.0,
+                "bytes_sent_per_rank_mean": moved.mean_bytes if moved else 0.0,
                 "bytes_moved_per_group": moved.group_bytes if moved else 0.0,
             }
         )

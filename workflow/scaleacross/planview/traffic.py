@@ -14,7 +14,8 @@ from .choose import Chosen
 
 @dataclass(frozen=True)
 class Traffic:
-    """One kind of group in an iteration: of the busiest rank, operations and bytes sent; of the busiest group, bytes.
+    """One kind of group in an iteration: of the busiest rank, operations and bytes sent; of the average rank and of the
+    busiest group, bytes.
 
     Bytes are the least that any algorithm sends: an all-gather's (n - 1) shards, (n - 1) / n of the buffer for a
     reduce-scatter or an all-to-all, twice that for an all-reduce, the message for a send.
@@ -22,6 +23,7 @@ class Traffic:
 
     operations: int
     rank_bytes: float
+    mean_bytes: float
     group_bytes: float
 
 
@@ -97,5 +99,6 @@ def _summed(kind: str, per_stage: list[dict[str, list[float]]], size: int) -> Tr
     """A pipeline group has a rank of every stage; another group has its ranks on one stage."""
     own = [totals.get(kind, [0, 0.0]) for totals in per_stage]
     busiest = max(own, key=lambda total: total[1])
-    group = sum(total[1] for total in own) if kind == "pp" else busiest[1] * size
-    return Traffic(int(busiest[0]), busiest[1], group)
+    every = sum(total[1] for total in own)
+    group = every if kind == "pp" else busiest[1] * size
+    return Traffic(int(busiest[0]), busiest[1], every / len(own), group)

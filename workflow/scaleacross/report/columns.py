@@ -48,7 +48,7 @@ BREAKDOWN = (
     Column("idle_s", "s", "neither computing nor communicating: pipeline bubble, waiting for the slowest GPU"),
 )
 
-#: Columns after the dimensions; the traffic columns (``sent_<tier>_gb``) stand before ``simulate_wall_s``.
+#: Columns after the dimensions; those of the tiers (``TIER_COLUMNS``) stand before ``simulate_wall_s``.
 MEASURES = (
     _text("plan_id", "the plan (model, parallelism, schedule): folder of its Chakra traces"),
     _text("config_id", "the configuration (network, system, memory): folder of its ASTRA-sim inputs"),
@@ -67,6 +67,11 @@ MEASURES = (
     Column("memory_limit_gib", "GiB", "memory a GPU has for the plan"),
     *BREAKDOWN,
     Column("bound_ratio", "", "time over the least time that links and compute allow; below 1 is unphysical"),
+    _text(
+        "bottleneck",
+        "what is in use for the largest share of the iteration: compute (of the GPU that computes longest), "
+        "`<tier> ports` (of GPUs) or `<tier> uplinks` (of the units the tier joins)",
+    ),
     Column("simulate_wall_s", "s", "wall-clock time the simulation of this point took"),
     _text("provenance", "hash of everything the row depends on: inputs, package, simulator"),
 )
@@ -81,20 +86,49 @@ SPEEDUPS = (
     Column("speedup_pct", "%", "baseline_time_s / best_time_s - 1, in percent"),
 )
 
-_SENT = re.compile(r"sent_(?P<tier>\w+)_gb\Z")
+#: Columns of every tier: {} is its name, and in the meaning how to speak of it.
+TIER_COLUMNS = (
+    Column("sent_{}_gb", "GB", "bytes a GPU sends over {} in one step, average over GPUs (1e9 bytes)"),
+    Column(
+        "cut_{}_gb",
+        "GB",
+        "bytes that the busiest of the units that {} joins (GPUs of a node, buildings of a campus) sends or receives "
+        "through it in one step, whichever is more, what goes further out included (1e9 bytes)",
+    ),
+    Column(
+        "busy_{}",
+        "",
+        "bytes through the fullest port or uplink into {} over what it can carry in the iteration; above 1 where a "
+        "network model shares links for free",
+    ),
+)
+_TIER = re.compile(r"(?:(?P<kind>sent|cut)_(?P<tier>\w+)_gb|busy_(?P<busy>\w+))\Z")
 
 
-def sent_tier(name: str) -> str | None:
-    """Tier of a traffic column: ``campus`` for ``sent_campus_gb``, None for any other name."""
-    match = _SENT.match(name)
-    return match["tier"] if match else None
+def tier_of(name: str, kind: str = "sent") -> str | None:
+    """Tier of a column of that kind (``sent``, ``cut``, ``busy``): ``campus`` for ``sent_campus_gb``, else None."""
+    match = _TIER.match(name)
+    if match is None:
+        return None
+    return match["tier"] if match["kind"] == kind else match["busy"] if kind == "busy" else None
+
+
+def tier_names(tiers: Iterable[str]) -> list[str]:
+    """The columns of these tiers, kind by kind."""
+    tiers = list(tiers)
+    return [column.name.format(tier) for column in TIER_COLUMNS for tier in tiers]
+
+
+def _tier_column(column: Column, tier: str, spoken: str) -> Column:
+    return Column(column.name.format(tier), column.unit, column.meaning.format(spoken))
 
 
 def describe(name: str) -> Column | None:
     """Dictionary entry of a column of ``results.csv``, or None when it is a dimension of the study."""
-    tier = sent_tier(name)
-    if tier:
-        return Column(name, "GB", f"bytes a GPU sends over the {tier} tier in one step, average over GPUs (1e9 bytes)")
+    for column, kind in zip(TIER_COLUMNS, ("sent", "cut", "busy"), strict=True):
+        tier = tier_of(name, kind)
+        if tier:
+            return _tier_column(column, tier, f"the {tier} tier")
     return _BY_NAME.get(name)
 
 
@@ -115,10 +149,8 @@ def missing_columns(names: Iterable[str]) -> list[str]:
 def dictionary(names: Iterable[str] | None = None) -> list[Column]:
     """Entries for the given columns in their order (dimensions left out), or the whole dictionary."""
     if names is None:
-        sent = Column(
-            "sent_<tier>_gb", "GB", "bytes a GPU sends over this tier in one step, average over GPUs (1e9 bytes)"
-        )
-        return [*IDENTITY, *MEASURES[:-2], sent, *MEASURES[-2:]]
+        tiers = [_tier_column(column, "<tier>", "this tier") for column in TIER_COLUMNS]
+        return [*IDENTITY, *MEASURES[:-2], *tiers, *MEASURES[-2:]]
     return [column for name in names if (column := describe(name)) is not None]
 
 

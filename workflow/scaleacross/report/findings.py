@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from .columns import BREAKDOWN, dimension_columns, sent_tier
+from .columns import BREAKDOWN, dimension_columns, tier_of
 from .tables import NAN, Row, Table, environment_columns, number_of, read_results, read_speedups, text_of
 
 #: Columns whose values add up to the iteration time.
@@ -242,7 +242,7 @@ class Findings:
     @cached_property
     def tiers(self) -> list[str]:
         """Tiers with a traffic column, inner to outer as the columns stand."""
-        return [tier for name in self.results.columns if (tier := sent_tier(name))]
+        return [tier for name in self.results.columns if (tier := tier_of(name))]
 
     def counts(self) -> dict[str, int]:
         """Number of points by status, ok first, then by number."""

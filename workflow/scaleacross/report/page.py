@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from .columns import Column, dictionary, sent_tier
+from .columns import Column, dictionary, tier_of
 from .findings import PARTS, TIME, Findings, memory_use
 from .tables import Row, number_of, text_of
 from .words import (
@@ -123,7 +123,7 @@ def _comparison(findings: Findings, winner: Row) -> dict[str, Any]:
                 (PART_PHRASES[part], [seconds(number_of(row, part), like=number_of(winner, TIME)) for row in points])
             )
     for name in findings.results.columns:
-        tier = sent_tier(name)
+        tier = tier_of(name)
         if tier and any(number_of(row, name) > 0 for row in points):
             measures.append((f"sent a GPU over {tier} (GB)", [number(number_of(row, name)) for row in points]))
     measures.append(("time over lower bound", [number(number_of(row, "bound_ratio")) for row in points]))

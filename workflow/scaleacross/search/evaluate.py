@@ -7,10 +7,11 @@ written out first. Both are driven by the ASTRA-sim inputs alone.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from ..errors import Deadlock, InvalidInput, LimitReached, ScaleAcrossError
 from ..study.tables import Row
 
 if TYPE_CHECKING:
-    from ..engine import Workload
+    from ..engine import TierUse, Workload
 
 # Truncation to whole nanoseconds, as ASTRA-sim does it, may undercut a bound by this much without meaning anything.
 BOUND_TOLERANCE = 1e-3
@@ -161,17 +162,28 @@ class Embedded:
         columns["compute_s"] = outcome.breakdown["compute"] * 1e-9
         columns.update({f"exposed_{axis}_s": outcome.breakdown[f"exposed_{axis}"] * 1e-9 for axis in AXES})
         columns["idle_s"] = outcome.breakdown["idle"] * 1e-9
-        columns.update(sent_columns(outcome.bytes_per_dim, json.loads(pair.work)["tiers"]))
+        compute = outcome.compute_max_ns / outcome.iteration_ns
+        columns.update(tier_columns(outcome.tiers, compute))
         return Simulated(float(outcome.iteration_ns) * 1e-9, columns)
 
 
-def sent_columns(bytes_per_dim: Any, tiers: Any) -> Row:
-    """Bytes a GPU sends on each network dimension, added up by the tier a dimension belongs to, in GB (1e9)."""
-    sent: Row = {}
-    for count, tier in zip(bytes_per_dim, tiers, strict=True):
-        name = f"sent_{tier}_gb".replace("-", "_")
-        sent[name] = sent.get(name, 0.0) + float(count) / 1e9
-    return sent
+def tier_columns(tiers: Sequence[TierUse], compute: float) -> Row:
+    """``sent_<tier>_gb``, ``cut_<tier>_gb``, ``busy_<tier>`` and ``bottleneck``; what a model cannot tell is left out.
+
+    ``tiers``: inner to outer. ``compute``: share of the iteration that the busiest GPU computes.
+    """
+    found: Row = {}
+    busiest = [("compute", compute)]
+    for use in tiers:
+        name = use.name.replace("-", "_")
+        found[f"sent_{name}_gb"] = use.sent_bytes / 1e9
+        if not math.isnan(use.cut_bytes_max):
+            found[f"cut_{name}_gb"] = use.cut_bytes_max / 1e9
+            found[f"busy_{name}"] = max(use.port_busy_max, use.uplink_busy_max)
+        busiest += [(f"{use.name} ports", use.port_busy_max), (f"{use.name} uplinks", use.uplink_busy_max)]
+    if not any(math.isnan(share) for _, share in busiest):
+        found["bottleneck"] = max(busiest, key=lambda item: item[1])[0]
+    return found
 
 
 class Binary:
@@ -189,7 +201,7 @@ class Binary:
 
         The binary tells the time a rank computes only as finish minus exposed; what it calls exposed mixes
         communication and waiting. The other columns are the embedded engine's on the same files, where it gives the
-        same cycles; else they stay empty.
+        same cycles; else only the bytes are, which do not depend on time.
 
         Raises:
             Deadlock, LimitReached, InvalidInput, ScaleAcrossError: as the runner finds.
@@ -204,14 +216,16 @@ class Binary:
             raise _failure(result.status, result.message)
         compute = (result.finish_cycles - result.exposed_cycles).mean()
         seconds = result.iteration_ns * 1e-9
-        return Simulated(seconds, self._breakdown(pair, seconds) or {"compute_s": float(compute) * 1e-9})
+        return Simulated(seconds, {"compute_s": float(compute) * 1e-9, **self._embedded_columns(pair, seconds)})
 
-    def _breakdown(self, pair: Pair, seconds: float) -> Row | None:
+    def _embedded_columns(self, pair: Pair, seconds: float) -> Row:
         try:
             found = self.embedded.run(pair)
         except ScaleAcrossError:
-            return None
-        return dict(found.columns) if found.iteration_time_s == seconds else None
+            return {}
+        if found.iteration_time_s == seconds:
+            return dict(found.columns)
+        return {name: value for name, value in found.columns.items() if re.match(r"(sent|cut)_", name)}
 
     def _expanded(self, pair: Pair) -> Path:
         from ..astra.config_files import load_groups

@@ -6,14 +6,10 @@ where no such point is ok, it is forced alone and the others chosen anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from ..errors import InvalidInput
-from ..schema import read_yaml
 from ..study.tables import Row, cell
-from ..units import GIB
 from .select import TIME, best
 
 FULL = 0.95  # of its memory: from here on memory is what binds
@@ -54,40 +50,22 @@ def knobs(
     return dict(sorted(found.items(), key=lambda item: -item[1]["costs_pct"]))
 
 
-def uses(winner: Row, config: Path) -> dict[str, Any]:
-    """Share of the iteration that compute, ports and uplinks are in use on average, share of memory, and what binds.
+def uses(winner: Row) -> dict[str, Any]:
+    """Share of the iteration that compute and the fullest link of every tier are in use, share of memory, what binds.
 
-    Ports and uplinks from the bytes a GPU sends on average over the rate that the configuration's tiers give them, so a
-    busy stage may be above. Empty where the configuration is not there.
+    From the row: its bottleneck (see the data dictionary), and memory where it is all but full.
     """
     shares: dict[str, float] = {}
-    time = winner[TIME]
     if winner.get("compute_s") is not None:
-        shares["compute"] = winner["compute_s"] / time
-    shares.update({name: seconds / time for name, seconds in _tier_seconds(winner, config).items()})
+        shares["compute"] = winner["compute_s"] / winner[TIME]
+    busy = {name.removeprefix("busy_"): value for name, value in winner.items() if name.startswith("busy_")}
+    shares.update({tier: float(value) for tier, value in busy.items() if value is not None})
     result: dict[str, Any] = {"share": {name: round(share, _DIGITS) for name, share in shares.items()}}
     if winner.get("memory_gib") and winner.get("memory_limit_gib"):
         result["memory"] = round(winner["memory_gib"] / winner["memory_limit_gib"], _DIGITS)
-    if shares:
-        busiest = max(shares, key=lambda name: shares[name])
-        full = result.get("memory", 0.0) >= FULL
-        result["binds"] = busiest + (" and memory" if full else "")
+    binds = [str(winner["bottleneck"])] if winner.get("bottleneck") else []
+    if result.get("memory", 0.0) >= FULL:
+        binds.append("memory")
+    if binds:
+        result["binds"] = " and ".join(binds)
     return result
-
-
-def _tier_seconds(winner: Row, config: Path) -> Mapping[str, float]:
-    """Seconds that the average GPU's share of every tier's ports and uplinks is in use."""
-    try:
-        tiers = (read_yaml(config / "network.yml").get("x-scaleacross") or {}).get("tiers", [])
-    except InvalidInput:
-        return {}
-    sent = [float(winner.get(f"sent_{tier['name']}_gb".replace("-", "_")) or 0.0) * 1e9 for tier in tiers]
-    found: dict[str, float] = {}
-    for k, tier in enumerate(tiers):
-        through = sent[0] if k == 0 else sum(sent[k:])  # what goes further out passes this tier's uplinks too
-        rate = float(tier["bandwidth"]) * GIB
-        if through > 0:
-            found[f"{tier['name']} ports"] = through / rate
-            if k > 0 and float(tier["oversubscription"]) > 1:
-                found[f"{tier['name']} uplinks"] = through * float(tier["oversubscription"]) / rate
-    return found

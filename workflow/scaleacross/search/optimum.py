@@ -71,7 +71,7 @@ def optimum(
             if against is not None:
                 entry["why"] = explain(winner, *against, dimensions)
             entry["knobs"] = knobs(winner, ranked, against[1] if against else None, dimensions, complete)
-            entry["uses"] = uses(winner, configs / winner["config_id"])
+            entry["uses"] = uses(winner)
             frameworks = framework_settings(traces / winner["plan_id"], gpus_per_node)
             if frameworks is not None:
                 entry["frameworks"] = frameworks

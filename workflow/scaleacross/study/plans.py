@@ -140,7 +140,6 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
         "tokens": tokens,
         "model_flops": training_flops(setting.model, tokens, setting.training.sequence_length),
         "peak_flops": accelerator.peak(setting.training.precision),
-        "tiers": [dim.tier for dim in placement.dims],
     }
     groups = GroupNames(placement, parallelism.flat_rings).comm_groups()
     return Plan(make_id(parallelism.as_dict(), content), content, placement, groups, work, memory, problem)

@@ -3,8 +3,9 @@
 See ``docs/network-model.md``.
 """
 
+from ..use import TierUse
+from .critical import Step
 from .outcome import FluidOutcome
 from .simulate import simulate_fluid
-from .tiers import TierUse
 
-__all__ = ["FluidOutcome", "TierUse", "simulate_fluid"]
+__all__ = ["FluidOutcome", "Step", "TierUse", "simulate_fluid"]

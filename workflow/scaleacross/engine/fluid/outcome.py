@@ -13,10 +13,11 @@ from ..program import AXIS_NAMES
 from . import layout as L
 from .bounds import bound_ratio
 from .build import Built
+from .critical import LABELS, Step, critical_path
 from .machine import Machine
 from .prepared import COMPUTES
 from .stuck import stuck_message
-from .tiers import TierUse, carried, limited, sent_per_dimension, tier_uses
+from .tiers import carried, limited, sent_per_dimension, tier_uses
 
 Int64 = NDArray[np.int64]
 BREAKDOWN = (*(f"exposed_{axis}" for axis in AXIS_NAMES), "compute", "idle")
@@ -32,19 +33,13 @@ class FluidOutcome(Outcome):
 
     Attributes:
         time_ns: ``iteration_ns`` before rounding.
-        tiers: use of each tier (of each dimension of a plain network).
         flows_solved: flows that were given a rate by sharing.
-        critical: see :meth:`critical_path`.
+        critical: the critical path, first to last; needs ``timeline=True``.
     """
 
     time_ns: float = 0.0
-    tiers: tuple[TierUse, ...] = ()
     flows_solved: int = 0
-    critical: list[tuple[int, str, float, float]] = field(default_factory=list, repr=False)
-
-    def critical_path(self) -> list[tuple[int, str, float, float]]:
-        """The chain of operators that ended last, first to last: (class, name, start ns, end ns)."""
-        return self.critical
+    critical: list[Step] = field(default_factory=list, repr=False)
 
 
 def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) -> FluidOutcome:
@@ -73,11 +68,12 @@ def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) ->
     outcome.iteration_ns = round(outcome.time_ns)
     if timeline:
         outcome.timelines = _timelines(built, machine)
-        outcome.critical = _critical_path(built, machine)
     if status == "deadlock":
         outcome.message = stuck_message(built, machine)
     if status != "ok":
         return outcome
+    if timeline:
+        outcome.critical = critical_path(built, machine)
     spent[IDLE] += outcome.time_ns - machine.real("sim", L.CHANGED)
     mean = spent @ sizes / sizes.sum()
     outcome.breakdown = {name: float(mean[k]) for k, name in enumerate(BREAKDOWN)}
@@ -99,7 +95,6 @@ def _executions(built: Built, machine: Machine) -> NDArray[np.float64]:
 
 def _timelines(built: Built, machine: Machine) -> list[list[Row]]:
     start, end, begin = (np.rint(machine.real("row", cell)).astype(np.int64) for cell in (L.START, L.END, L.BEGIN))
-    labels = (*AXIS_NAMES, "compute", "other")
     found = []
     for sim, program in enumerate(built.programs):
         base = int(built.first_row[sim])
@@ -107,26 +102,6 @@ def _timelines(built: Built, machine: Machine) -> list[list[Row]]:
         for k, at in enumerate(program.order.tolist(), base):
             if end[k] >= 0:
                 begun = int(max(start[k], begin[k]))
-                rows.append((begun, int(end[k]), program.trace.names[at], labels[int(machine.tables.axis[k])]))
+                rows.append((begun, int(end[k]), program.trace.names[at], LABELS[int(machine.tables.axis[k])]))
         found.append(sorted(rows, key=lambda row: row[:2]))
     return found
-
-
-def _critical_path(built: Built, machine: Machine) -> list[tuple[int, str, float, float]]:
-    """From the last row back: what made it ready, or what kept its slot busy until it started."""
-    start, end = machine.real("row", L.START), machine.real("row", L.END)
-    cause = machine.whole("row", L.CAUSE)
-    slot, sim_of_row = machine.tables.slot, machine.tables.sim
-    row = int(np.argmax(end))
-    path = []
-    while True:
-        sim = int(sim_of_row[row])
-        name = built.programs[sim].trace.names[int(built.programs[sim].order[row - int(built.first_row[sim])])]
-        path.append((sim, name, float(start[row]), float(end[row])))
-        before = int((cause[row] - machine.at["row"]) // L.ROW_SIZE) if cause[row] else -1
-        if before < 0 or end[before] < start[row]:
-            same = np.flatnonzero((slot == slot[row]) & (end == start[row]) & (slot >= 0))
-            before = int(same[0]) if len(same) and start[row] > 0 else before
-        if before < 0 or len(path) > len(end):
-            return path[::-1]
-        row = before

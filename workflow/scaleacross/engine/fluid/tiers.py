@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..use import TierUse
 from .build import Built
 from .flows import IN
-from .resources import PORT, UPLINK
+from .resources import PORT, UPLINK, Resource
 
 Float64 = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class TierUse:
-    """Use of a tier in one iteration.
-
-    Attributes:
-        name: of the tier (``dim<k>`` of a plain network).
-        sent_bytes: bytes that a GPU sends to GPUs whose lowest common tier this is, on average.
-        cut_bytes: bytes in all that leave units of the tier below through this tier (those that go further out
-            included); ``cut_bytes_max``: of the unit that sends most.
-        port_busy: share of the time that a GPU's port into the tier is full, on average; ``port_busy_max``: of the
-            busiest.
-        uplink_busy, uplink_busy_max: the same of the units' uplinks; 0 where there are none (ports of single GPUs).
-        limited_ns: ns that transfers, summed over classes, went at the rate that this tier's ports or uplinks allowed.
-        bottleneck: ``uplink``, ``port`` or ``none``: which of them limited transfers longer.
-    """
-
-    name: str
-    sent_bytes: float
-    cut_bytes: float
-    cut_bytes_max: float
-    port_busy: float
-    port_busy_max: float
-    uplink_busy: float
-    uplink_busy_max: float
-    limited_ns: float
-    bottleneck: str
 
 
 def sent_per_dimension(built: Built, ran: Float64) -> list[float]:
@@ -87,32 +59,45 @@ def tier_uses(
     busy = [float(moved / resource.capacity / iteration) for moved, resource in zip(through, found, strict=True)]
     uses = []
     for k, level in enumerate(built.fabric.levels):
-        own = [r for r, resource in enumerate(found) if resource.level == k and resource.lane != IN]
+        own = [r for r, resource in enumerate(found) if resource.level == k]
         ports = [r for r in own if found[r].kind == PORT]
         uplinks = [r for r in own if found[r].kind == UPLINK]
-        units = built.fabric.npus // level.unit
-        lanes = len({found[r].lane for r in own}) or 1
         cut = uplinks if built.resources.has_uplinks(k) else ports
-        set_by = {
-            kind: sum(held[r] for r, resource in enumerate(found) if resource.level == k and resource.kind == kind)
-            for kind in (PORT, UPLINK)
-        }
+        limits = {kind: float(sum(held[r] for r in own if found[r].kind == kind)) for kind in (PORT, UPLINK)}
         uses.append(
             TierUse(
                 name=level.name,
                 sent_bytes=sum(sent[d] for d in level.dims),
-                cut_bytes=float(sum(through[r] * found[r].count for r in cut)),
-                cut_bytes_max=float(max((through[r] for r in cut), default=0.0)),
-                port_busy=sum(busy[r] * found[r].count for r in ports) / built.fabric.npus / lanes,
+                cut_bytes=float(sum(through[r] * found[r].count for r in cut if found[r].lane != IN)),
+                cut_bytes_max=_heaviest(found, through, cut),
+                port_busy=_average(found, busy, ports, built.fabric.npus),
                 port_busy_max=max((busy[r] for r in ports), default=0.0),
-                uplink_busy=sum(busy[r] * found[r].count for r in uplinks) / units / lanes,
+                uplink_busy=_average(found, busy, uplinks, built.fabric.npus // level.unit),
                 uplink_busy_max=max((busy[r] for r in uplinks), default=0.0),
-                limited_ns=float(set_by[PORT] + set_by[UPLINK]),
-                bottleneck="none"
-                if not any(set_by.values())
-                else "port"
-                if set_by[PORT] >= set_by[UPLINK]
-                else "uplink",
+                limited_ns=sum(limits.values()),
+                bottleneck=_longer(limits),
             )
         )
     return tuple(uses)
+
+
+def _heaviest(found: Sequence[Resource], through: Float64, chosen: Iterable[int]) -> float:
+    """Bytes of the unit and direction that carries most, the lanes of a unit added up."""
+    total: dict[tuple[int, bool], float] = {}
+    for r in chosen:
+        key = (found[r].owner, found[r].lane == IN)
+        total[key] = total.get(key, 0.0) + float(through[r])
+    return max(total.values(), default=0.0)
+
+
+def _average(found: Sequence[Resource], busy: Sequence[float], chosen: Iterable[int], owners: int) -> float:
+    """Mean over all owners and sending lanes."""
+    sending = [r for r in chosen if found[r].lane != IN]
+    lanes = len({found[r].lane for r in sending}) or 1
+    return sum(busy[r] * found[r].count for r in sending) / owners / lanes
+
+
+def _longer(limits: dict[int, float]) -> str:
+    if not any(limits.values()):
+        return "none"
+    return "port" if limits[PORT] >= limits[UPLINK] else "uplink"
