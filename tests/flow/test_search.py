@@ -21,7 +21,7 @@ def decide(folder: Path, rows: list[str], points: str, *more: str) -> None:
     outputs = ["--output", str(folder / "results.csv"), "--provenance", str(folder / "provenance.yaml")]
     assert main(["aggregate", *rows, "--points", points, *study, *outputs]) == 0
     decided = [f"--{name}={folder / name}.{kind}" for name, kind in (("optimum", "yaml"), ("speedups", "csv"))]
-    decided += [f"--interplay={folder / 'interplay.csv'}", *more]
+    decided += [f"--{name}={folder / name}.csv" for name in ("interplay", "pareto")] + [*more]
     assert main(["select", str(folder / "results.csv"), *study, *decided]) == 0
 
 

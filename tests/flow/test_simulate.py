@@ -137,7 +137,7 @@ def test_table_optimum_and_verdict(project: Path, binary: Path, capsys: pytest.C
     rows = str(folder / "runs/batch_000.jsonl")
     assert main(["aggregate", rows, "--points", str(folder / "points.csv"), *study, *outputs]) == 0
     decided = ["--optimum", str(folder / "optimum.yaml"), "--speedups", str(folder / "speedups.csv")]
-    decided += ["--interplay", str(folder / "interplay.csv")]
+    decided += ["--interplay", str(folder / "interplay.csv"), "--pareto", str(folder / "pareto.csv")]
     assert main(["select", str(folder / "results.csv"), *study, *decided]) == 0
     assert main(["verdict", str(folder / "results.csv"), *study, "--output", str(folder / "verdict.txt")]) == 0
     assert (folder / "verdict.txt").read_text() == "2 points: 2 ok\n"

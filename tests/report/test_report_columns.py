@@ -16,7 +16,18 @@ from scaleacross.report.columns import (
     tier_of,
 )
 
-SUFFIXES = {"_s": "s", "_gib": "GiB", "_gb": "GB", "_pct": "%", "_per_s": "tokens/s", "tflops_per_gpu": "TFLOP/s"}
+SUFFIXES = {
+    "_s": "s",
+    "_gib": "GiB",
+    "_gb": "GB",
+    "_pct": "%",
+    "_per_s": "tokens/s",
+    "tflops_per_gpu": "TFLOP/s",
+    "usd_per_hour": "USD/h",
+    "usd_per_iteration": "USD",
+    "tokens_per_usd": "tokens/USD",
+    "_kwh_per_iteration": "kWh",
+}
 
 
 @pytest.mark.parametrize("column", [*dictionary(), *SPEEDUPS], ids=lambda column: column.name)

@@ -7,6 +7,7 @@ from scaleacross.errors import InvalidInput
 from scaleacross.report.findings import TIME, Findings, StudyFacts, count_reasons, load_findings
 from scaleacross.report.tables import Table, number_of
 from scaleacross.report.words import design_words, speedup_sentence, tie_sentence, why_sentences
+from scaleacross.search.objective import ITERATION_TIME
 from synthetic_study import ENVIRONMENT, PRODUCTION, write_study
 
 
@@ -71,7 +72,7 @@ def _simple(points):
 @given(st.lists(st.tuples(st.floats(0.1, 9), st.floats(1, 80)), min_size=1, max_size=30))
 def test_no_point_beats_the_front_and_the_front_beats_every_other(points):
     found = _simple(points)
-    front = [(row[TIME], row["memory_gib"]) for row in found.pareto()]
+    front = [(row[TIME], row["memory_gib"]) for row in found.pareto((TIME, "memory_gib"))]
     for time, memory in points:
         beaten = [(t, m) for t, m in front if t <= time and m <= memory]
         assert beaten
@@ -151,6 +152,6 @@ def test_why_names_what_shrank_and_what_grew(findings):
     less, more = why_sentences(item)
     assert less.startswith("The gain comes from less exposed data-parallel communication (1.76 s → 0.441 s)")
     assert more.startswith("It pays with more exposed pipeline communication (0.126 s → 0.329 s)")
-    assert speedup_sentence(item).startswith(
+    assert speedup_sentence(item, ITERATION_TIME).startswith(
         "+16.3 % training speed over production: 6.85 s an iteration against 7.97 s"
     )

@@ -14,7 +14,7 @@ from scaleacross.report.page import FIRST_ROWS, LEAST_FAILED, MOST_ROWS
 from synthetic_study import DIMENSIONS, ENVIRONMENT, PRODUCTION, TIERS, make_rows, write_study
 
 VOID = {"meta", "input", "br", "wbr", "link", "img", "hr"}
-FIGURES = ["breakdown", "effects", "gantt", "gantt-detail", "pareto", "speedups"]
+FIGURES = ["breakdown", "effects", "gantt", "gantt-detail", "pareto-iteration_time_s-memory_gib", "speedups"]
 GANTTS = [
     Gantt(name, [[Bar(0.1 * n, 0.1 * n + 0.1, "FB"[n % 2], n)] for n in range(4)]) for name in ("winner", "other")
 ]
@@ -225,6 +225,7 @@ def test_facts_are_read_from_what_the_flow_writes():
         },
         "dimension_columns": ["latency", "tp", "pp", "dp"],
         "tiers": ["node", "campus"],
+        "pareto": [["iteration_time_s", "memory_gib"]],
         "gpus": 16,
         "assumptions": [{"subject": "a", "text": "b"}],
     }  # fmt: skip
@@ -233,6 +234,7 @@ def test_facts_are_read_from_what_the_flow_writes():
     assert facts.environment == ("latency",) and facts.derived == ("dp",) and facts.chosen == ("p",)
     assert facts.provenance == {"python": "3.11", "design key": "k"}
     assert facts.paths == {"Chakra traces": "t", "ASTRA-sim configuration": "c"}
+    assert facts.fronts == (("iteration_time_s", "memory_gib"),) and facts.complete
     assert facts.assumptions == (Assumption("a", "b"),)
 
 

@@ -8,6 +8,7 @@ rule select:
         optimum="<results>/{study}/optimum.yaml",
         speedups="<results>/{study}/speedups.csv",
         interplay="<results>/{study}/interplay.csv",
+        pareto="<results>/{study}/pareto.csv",
     log:
         "<results>/{study}/logs/select.log",
     benchmark:
@@ -25,4 +26,5 @@ rule select:
         ),
     shell:
         "scaleacross select {input.table} --study {input.study}"
-        " {params.certificate} --optimum {output.optimum} --speedups {output.speedups} --interplay {output.interplay} > {log} 2>&1"
+        " {params.certificate} --optimum {output.optimum} --speedups {output.speedups}"
+        " --interplay {output.interplay} --pareto {output.pareto} > {log} 2>&1"

@@ -23,13 +23,17 @@ def run(args: argparse.Namespace) -> int:
     import yaml
 
     from ..files import write_atomic
+    from ..search.outcomes import with_outcomes
     from ..search.table import join, read_rows, write_parquet
+    from ..study.outcomes import requirements
     from ..study.provenance import versions
     from ..study.tables import read_csv, write_csv
     from .columns import numeric_columns, result_columns
 
     content = json.loads(args.study.read_text())
-    table = join(read_csv(args.points), read_rows(args.rows))
+    wanted = requirements(content["study"]["require"], content["tiers"])
+    joined = join(read_csv(args.points), read_rows(args.rows))
+    table = [with_outcomes(row, wanted, content["tiers"]) for row in joined]
     columns = result_columns(content["dimension_columns"], content["tiers"])
     write_csv(args.output, table, columns)
     write_parquet(args.output.with_suffix(".parquet"), table, columns, numeric_columns(columns))

@@ -17,10 +17,11 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--speedups", required=True, type=Path, help="speedups.csv to write")
     parser.add_argument("--certificate", type=Path, help="certificate.yaml of a certified search")
     parser.add_argument("--interplay", required=True, type=Path, help="interplay.csv to write")
+    parser.add_argument("--pareto", required=True, type=Path, help="pareto.csv to write")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write ``optimum.yaml``, ``speedups.csv`` and ``interplay.csv``."""
+    """Write ``optimum.yaml``, ``speedups.csv``, ``interplay.csv`` and ``pareto.csv``."""
     import yaml
 
     from ..files import write_atomic
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from ..search.interplay import COLUMNS as INTERPLAY_COLUMNS
     from ..search.interplay import interplay_rows
     from ..search.optimum import optimum
+    from ..search.pareto import FIRST, LAST, front_columns, pareto_rows
     from ..search.sailor import PICKER, add_estimates
     from ..search.select import rules_of, speedups
     from ..study.tables import read_csv, write_csv
@@ -50,7 +52,10 @@ def run(args: argparse.Namespace) -> int:
     # What was not simulated is unknown: methods that would go through it cannot be compared, so a search has no rows.
     methods = interplay_rows(rows, rules, chosen_freely) if args.certificate is None else []
     write_csv(args.interplay, methods, [*environment, *INTERPLAY_COLUMNS])
-    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"], args.certificate is None)
+    fronts, exact = content["pareto"], args.certificate is None
+    table = pareto_rows(rows, rules, fronts, design, exact)
+    write_csv(args.pareto, table, [*environment, *FIRST, *design, *front_columns(fronts), *LAST])
+    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"], exact, fronts)
     if args.certificate is not None:
         result["certificate"] = read_yaml(args.certificate)
     result["baselines"] = described(study.get("baselines", {}))

@@ -41,11 +41,11 @@ def summary(folder: Path) -> str:
     if not (folder / "optimum.yaml").is_file():
         raise InvalidInput("E-RESULTS", f"{folder} holds no optimum.yaml", "run snakemake --cores N first")
     optimum = read_yaml(folder / "optimum.yaml")
-    headline, *others = optimum["environments"]
+    headline, *others = ({"objective": optimum["objective"], **entry} for entry in optimum["environments"])
     lines = [f"study {optimum['study']}{_place(headline['environment'])}"]
     lines += _winner(headline)
     for entry in others:
-        gains = ", ".join(_gain(name, value) for name, value in entry.get("speedup_pct", {}).items())
+        gains = ", ".join(_gains(entry))
         lines.append(
             f"{_place(entry['environment'])[2:]}: {entry['point_id'] or 'none'}" + (f", {gains}" if gains else "")
         )
@@ -65,8 +65,13 @@ def _winner(entry: Mapping[str, Any]) -> list[str]:
         f" (MFU {100 * entry['mfu']:.1f} %), {entry['memory_gib']:.1f} GiB of {entry['memory_limit_gib']:.1f} GiB",
     ]
     lines[-1] += f"; {entry['simulator']} simulator, network model {entry['network_model']}"
-    lines += [f"    {_gain(name, value)}" for name, value in entry["speedup_pct"].items()]
-    if any(abs(value) < MODEL_NOISE_PCT for value in entry["speedup_pct"].values()):
+    if _is_about_cost(entry):
+        lines.append(
+            f"    {entry['tokens_per_usd']:,.0f} tokens per dollar: {entry['usd_per_iteration']:.2f} USD an iteration"
+            f" on {entry['gpus']:,.0f} GPUs at {entry['usd_per_hour']:,.0f} USD an hour"
+        )
+    lines += [f"    {gain}" for gain in _gains(entry)]
+    if any(abs(value) < MODEL_NOISE_PCT for value in entry["gain_pct"].values()):
         lines.append(
             f"    designs within {MODEL_NOISE_PCT} % of each other tie within the model (docs/network-model.md)"
         )
@@ -75,8 +80,17 @@ def _winner(entry: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _gain(baseline: str, percent: float) -> str:
-    return f"{percent:+.2f} % over {baseline}"
+def _is_about_cost(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["objective"] == "tokens_per_usd")
+
+
+def _gains(entry: Mapping[str, Any]) -> list[str]:
+    """The gain over every baseline, in the study's objective; where that is cost, the speed beside it."""
+    speed = entry.get("speedup_pct", {})
+    if not _is_about_cost(entry):
+        return [f"{value:+.2f} % over {name}" for name, value in speed.items()]
+    gains = entry.get("gain_pct", {})
+    return [f"{gains[name]:+.2f} % tokens per dollar over {name} ({speed[name]:+.2f} % speed)" for name in speed]
 
 
 def _place(environment: Mapping[str, Any]) -> str:

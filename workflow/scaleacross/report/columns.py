@@ -30,8 +30,9 @@ IDENTITY = (
     _text("point_id", "design point: a slug and a short hash of its values"),
     _text(
         "status",
-        "ok; infeasible (cannot be built or does not fit in memory); unphysical (faster than its links allow: "
-        "cannot win); timeout, deadlock, crash, invalid (the simulation failed)",
+        "ok; infeasible (cannot be built or does not fit in memory); rejected (ran, but misses a requirement of the "
+        "study: cannot win); unphysical (faster than its links allow: cannot win); timeout, deadlock, crash, invalid "
+        "(the simulation failed)",
     ),
     _text("reason", "why a point is not ok: an error id, the values that clash, the fix"),
 )
@@ -54,6 +55,7 @@ MEASURES = (
     _text("config_id", "the configuration (network, system, memory): folder of its ASTRA-sim inputs"),
     _text("simulator", "embedded or astra-sim"),
     _text("network_model", "network model of the simulator: scaleacross, unaware or aware"),
+    Column("gpus", "", "GPUs that the point uses"),
     Column("iteration_time_s", "s", "time of one training step, until the slowest GPU ends"),
     Column("tokens_per_s", "tokens/s", "global batch in tokens over iteration time"),
     Column(
@@ -62,6 +64,27 @@ MEASURES = (
         "model FLOPs of a step (no recomputation, attention's full square as Megatron-LM counts) per GPU and second",
     ),
     Column("mfu", "", "model FLOPs utilization: tflops_per_gpu over the accelerator's peak, 0 to 1"),
+    Column(
+        "usd_per_hour",
+        "USD/h",
+        "price of the GPUs an hour, and of their energy where it has a price; empty without a price",
+    ),
+    Column(
+        "usd_per_iteration",
+        "USD",
+        "cost of one training step: usd_per_hour over its time, and what is charged for the bytes sent over priced "
+        "tiers; empty without a price",
+    ),
+    Column(
+        "tokens_per_usd",
+        "tokens/USD",
+        "global batch in tokens over usd_per_iteration, which is tokens/s over dollars a second; empty without a price",
+    ),
+    Column(
+        "energy_kwh_per_iteration",
+        "kWh",
+        "energy of one training step with every board at its power limit, cooling included (PUE): an upper bound",
+    ),
     Column("memory_gib", "GiB", "memory of a GPU of the heaviest pipeline stage"),
     Column("memory_stage", "", "number of the heaviest pipeline stage, from 0"),
     Column("memory_limit_gib", "GiB", "memory a GPU has for the plan"),
@@ -81,9 +104,24 @@ SPEEDUPS = (
     _text("baseline", "name of the baseline in the study"),
     _text("baseline_point_id", "the best ok point that matches the baseline in this environment; empty when none does"),
     Column("baseline_time_s", "s", "its iteration time"),
-    _text("best_point_id", "the best ok point in this environment"),
+    Column("baseline_tokens_per_usd", "tokens/USD", "its tokens per dollar; empty without prices"),
+    _text("best_point_id", "the best ok point in this environment, by the study's objective"),
     Column("best_time_s", "s", "its iteration time"),
+    Column("best_tokens_per_usd", "tokens/USD", "its tokens per dollar; empty without prices"),
     Column("speedup_pct", "%", "baseline_time_s / best_time_s - 1, in percent"),
+    Column(
+        "gain_pct",
+        "%",
+        "by how much the best point is better in the study's objective: speedup_pct for iteration_time, "
+        "best_tokens_per_usd / baseline_tokens_per_usd - 1 in percent for tokens_per_usd",
+    ),
+)
+
+#: Columns of ``pareto.csv`` beside environment, design and the columns that its fronts are about.
+PARETO = (
+    _text("front", "columns of the front, the first one ascending from its best"),
+    _text("point_id", "a point that no other ok point of the environment beats in all of them"),
+    _text("exact", "true; false after a certified search, where points that were not simulated may be missing"),
 )
 
 #: Columns of every tier: {} is its name, and in the meaning how to speak of it.
@@ -155,9 +193,13 @@ def dictionary(names: Iterable[str] | None = None) -> list[Column]:
 
 
 def dictionary_markdown() -> str:
-    """The dictionary of ``results.csv`` and ``speedups.csv`` as Markdown tables for the README."""
+    """The dictionary of ``results.csv``, ``speedups.csv`` and ``pareto.csv`` as Markdown tables for the README."""
     return "\n\n".join(
         f"`{file}`\n\n| column | unit | meaning |\n| --- | --- | --- |\n"
         + "\n".join(f"| `{column.name}` | {column.unit or '-'} | {column.meaning} |" for column in columns)
-        for file, columns in (("results.csv", dictionary()), ("speedups.csv", list(SPEEDUPS)))
+        for file, columns in (
+            ("results.csv", dictionary()),
+            ("speedups.csv", list(SPEEDUPS)),
+            ("pareto.csv", list(PARETO)),
+        )
     )

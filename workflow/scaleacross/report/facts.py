@@ -14,8 +14,9 @@ def facts_from(content: Mapping[str, Any], optimum: Mapping[str, Any], provenanc
     """The facts of a study.
 
     Args:
-        content: ``design/study.json``: ``study`` (the study file), ``dimension_columns``, ``tiers``, ``gpus``, and
-            where there are any ``assumptions`` and ``sources`` (``subject`` and ``text`` each).
+        content: ``design/study.json``: ``study`` (the study file), ``dimension_columns``, ``tiers``, ``gpus``,
+            ``pareto`` (columns of every front), and where there are any ``assumptions`` and ``sources`` (each with
+            ``subject`` and ``text``).
         optimum: ``optimum.yaml``: ``environments``, each with ``point_id``, the headline first, and its inputs.
         provenance: ``provenance.yaml``: ``versions`` and ``design_key``.
     """
@@ -34,6 +35,10 @@ def facts_from(content: Mapping[str, Any], optimum: Mapping[str, Any], provenanc
         baselines=study.get("baselines") or {},
         chosen=tuple(str(entry["point_id"]) for entry in chosen if entry.get("point_id")),
         allow_unphysical=bool(study.get("allow_unphysical", False)),
+        objective=str(study.get("objective", "iteration_time")),
+        fronts=tuple(tuple(front) for front in content["pareto"]),
+        alternatives=headline.get("alternatives") or (),
+        complete=study.get("search") != "certified",
         tiers=tuple(content.get("tiers", ())),
         assumptions=_texts(content.get("assumptions")),
         sources=_texts(content.get("sources")),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from ..search.objective import Objective
+from ..study.outcomes import MORE_IS_BETTER
 from .findings import PARTS, TIME, Against, Effect, Findings
 from .style import BASELINE, CATEGORIES, GRID, INK, MUTED, PART_COLOURS, POINT, WINNER, canvas, horizontal
 from .tables import Row, number_of
 from .words import (
+    GAINS,
     PART_NAMES,
+    column_label,
+    compact,
     environment_text,
     name_of,
     number,
@@ -31,28 +36,30 @@ LEAST_LABELLED = 0.045
 
 
 def speedups(findings: Findings) -> Figure:
-    """Bars: training speedup of each environment's best design over each baseline, in percent."""
+    """Bars: gain of each environment's best design over each baseline in the study's objective, in percent."""
+    objective = findings.objective
     environments = findings.environments[:MOST_ENVIRONMENTS]
     baselines = list(dict.fromkeys(item.baseline for item in findings.comparisons))
     figure, (axes,) = canvas(0.75 + 0.22 * len(environments) * (len(baselines) + 0.8))
     height = 0.8 / max(1, len(baselines))
     found = {(tuple(item.environment.values()), item.baseline): item for item in findings.comparisons}
-    longest = max([100 * (item.speedup or 0) for item in findings.comparisons], default=0) or 1
+    longest = max([100 * (item.gain(objective) or 0) for item in findings.comparisons], default=0) or 1
     for column, baseline in enumerate(baselines):
         for row, environment in enumerate(environments):
             item = found.get((tuple(environment.values()), baseline))
             y = row + (column - (len(baselines) - 1) / 2) * height
-            if item is None or item.speedup is None:
+            gain = None if item is None else item.gain(objective)
+            if gain is None:
                 _beside(axes, 0, y, "no feasible point matches the baseline", color=MUTED)
                 continue
             label = baseline if row == 0 or baseline not in axes.get_legend_handles_labels()[1] else None
-            axes.barh(y, 100 * item.speedup, height * 0.86, color=CATEGORIES[column % len(CATEGORIES)], label=label)
-            _beside(axes, 100 * item.speedup, y, signed_percent(item.speedup), size=8.5)
+            axes.barh(y, 100 * gain, height * 0.86, color=CATEGORIES[column % len(CATEGORIES)], label=label)
+            _beside(axes, 100 * gain, y, signed_percent(gain), size=8.5)
     horizontal(axes, len(environments))
     axes.set_xlim(0, longest * 1.12)
     labels = [environment_text(environment) or "this study" for environment in environments]
     axes.set_yticks(range(len(environments)), [wrapped(label, 46) for label in labels])
-    axes.set_xlabel("training speedup over baseline: baseline time / best time − 1 (%)")
+    axes.set_xlabel(f"{GAINS[objective.name][0]} over baseline: {GAINS[objective.name][1]} (%)")
     if len(baselines) > 1:
         figure.legend(loc="outside upper left", ncols=4, title="over", alignment="left")
     return figure
@@ -102,44 +109,56 @@ def breakdown(findings: Findings) -> Figure:
     return figure
 
 
-def pareto(findings: Findings, effects: Sequence[Effect]) -> Figure:
-    """Iteration time against memory of every ok point of the headline environment, front, winner, baselines, limit."""
-    rows = [row for row in findings.best() if number_of(row, "memory_gib") >= 0]
+def pareto(findings: Findings, effects: Sequence[Effect], columns: Sequence[str]) -> Figure:
+    """One column against another (y, x) of every ok point of the headline environment: front, winner, baselines."""
+    rows = findings.known(columns)
     figure, (axes,) = canvas(4.3)
     by = next((effect.dimension for effect in effects if 1 < len(effect.best) <= len(CATEGORIES)), None)
     values = findings.values[by] if by else [""]
     for value, colour in zip(values, CATEGORIES if by else (POINT,), strict=False):
         group = [row for row in rows if by is None or row[by] == value]
         if group:
-            x, y = _memory_and_time(group)
+            y, x = _both(group, columns)
             axes.plot(x, y, "o", ms=5, mew=0, alpha=0.65, color=colour, label=value_of(by, value) if by else None)
-    front = findings.pareto()
-    x, y = _memory_and_time(front)
-    axes.step(x, y, where="post", color=INK, lw=1.2, label="Pareto front", zorder=3)
-    _mark_points(axes, findings)
-    limits = {number_of(row, "memory_limit_gib") for row in rows}
-    if len(limits) == 1 and (limit := limits.pop()) > 0:
-        axes.axvline(limit, color=INK, lw=1, ls=(0, (4, 3)))
-        axes.annotate("memory limit", (limit, 1), (-5, -4), axes.get_xaxis_transform(), "offset points", size=8,
-                      ha="right", va="top")  # fmt: skip
-        end = limit + 0.06 * (limit - min(number_of(row, "memory_gib") for row in rows) + 1e-3 * limit)
-        axes.axvspan(limit, end, color=GRID, lw=0)
-        axes.set_xlim(None, end)
-    times = _memory_and_time(rows)[1]
-    if max(times) > 6 * min(times):
-        axes.set_yscale("log")
+    y, x = _both(sorted(findings.pareto(columns), key=lambda row: number_of(row, columns[1])), columns)
+    where: Literal["pre", "post"] = "pre" if columns[1] in MORE_IS_BETTER else "post"
+    axes.step(x, y, where=where, color=INK, lw=1.2, label="Pareto front", zorder=3)
+    axes.plot(x, y, ".", ms=4, color=INK, zorder=3)
+    _mark_points(axes, findings, columns)
+    if columns[1] == "memory_gib":
+        _memory_limit(axes, rows)
+    for values_of, scale in zip(_both(rows, columns), (axes.set_yscale, axes.set_xscale), strict=True):
+        if max(values_of) > 6 * min(values_of) > 0:
+            scale("log")
+    for axis, values_of in zip((axes.yaxis, axes.xaxis), _both(rows, columns), strict=True):
+        if max(values_of) >= 1e4:
+            axis.set_major_formatter(lambda value, _: compact(value))
     axes.grid()
-    axes.set_xlabel("memory of a GPU, heaviest stage (GiB)")
-    axes.set_ylabel("time of one iteration (s)")
+    axes.set_xlabel(column_label(columns[1]))
+    axes.set_ylabel(column_label(columns[0]))
     figure.legend(loc="outside right upper", title=wrapped(name_of(by), 20, 3) if by else None, alignment="left")
     return figure
 
 
-def _memory_and_time(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    return [number_of(row, "memory_gib") for row in rows], [number_of(row, TIME) for row in rows]
+def _memory_limit(axes: Axes, rows: Sequence[Row]) -> None:
+    """A line at the memory a GPU has, where it is the same for all."""
+    limits = {number_of(row, "memory_limit_gib") for row in rows}
+    if len(limits) != 1 or not (limit := limits.pop()) > 0:
+        return
+    axes.axvline(limit, color=INK, lw=1, ls=(0, (4, 3)))
+    axes.annotate("memory limit", (limit, 1), (-5, -4), axes.get_xaxis_transform(), "offset points", size=8,
+                  ha="right", va="top")  # fmt: skip
+    end = limit + 0.06 * (limit - min(number_of(row, "memory_gib") for row in rows) + 1e-3 * limit)
+    axes.axvspan(limit, end, color=GRID, lw=0)
+    axes.set_xlim(None, end)
 
 
-def _mark_points(axes: Axes, findings: Findings) -> None:
+def _both(rows: Sequence[Row], columns: Sequence[str]) -> tuple[list[float], list[float]]:
+    one, other = ([number_of(row, name) for row in rows] for name in columns)
+    return one, other
+
+
+def _mark_points(axes: Axes, findings: Findings, columns: Sequence[str]) -> None:
     """The winner as a star, every baseline's point as a diamond."""
     seen: list[Row] = []
     marked: list[tuple[str, Row | None, str, int, str]] = [("winner", findings.winner(), "*", 15, WINNER)]
@@ -148,11 +167,11 @@ def _mark_points(axes: Axes, findings: Findings) -> None:
         if row is None or any(row is other for other in seen):
             continue
         seen.append(row)
-        x, y = _memory_and_time([row])
+        y, x = _both([row], columns)
         axes.plot(
             x, y, marker, ms=size, color=colour, mec="white", mew=1, label=name, ls="none", zorder=6 - len(seen) / 10
         )
-        below = name == "winner"  # it is the lowest of all: the others' labels keep clear of it
+        below = name == "winner"  # it is at the edge of all: the others' labels keep clear of it
         axes.annotate(name, (x[0], y[0]), (9, -4 if below else 5), textcoords="offset points", size=8.5,
                       va="top" if below else "bottom", weight="bold", zorder=5)  # fmt: skip
 
@@ -166,8 +185,8 @@ def _beside(
     )
 
 
-def effects(found: Sequence[Effect], best: float) -> Figure:
-    """What each dimension does: the best time with each of its values, as distance from the best time of all (s)."""
+def effects(found: Sequence[Effect], best: float, objective: Objective) -> Figure:
+    """What each dimension does: the best score with each of its values, as distance from the best score of all."""
     from matplotlib.transforms import blended_transform_factory
 
     lines = sum(len(effect.best) for effect in found)
@@ -192,7 +211,7 @@ def effects(found: Sequence[Effect], best: float) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    axes.set_xlabel("best iteration time with the value, all else free (s)")
+    axes.set_xlabel(f"best {objective.measure} with the value, all else free ({objective.unit.split(' ')[0]})")
     return figure
 
 
@@ -208,11 +227,6 @@ def _effect_line(axes: Axes, y: float, best: float, time: float) -> None:
 def speedup_items(findings: Findings) -> list[Against]:
     """Comparisons that have a baseline point: when there is none, there is no figure to draw."""
     return [item for item in findings.comparisons if item.point is not None]
-
-
-def memory_known(findings: Findings) -> bool:
-    """Whether the headline's points carry a memory figure to draw."""
-    return any(number_of(row, "memory_gib") >= 0 for row in findings.best())
 
 
 def parts_known(findings: Findings) -> bool:

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from ..search.objective import ITERATION_TIME, OBJECTIVES, TIME, Objective
+from ..search.pareto import front
 from .columns import BREAKDOWN, dimension_columns, tier_of
 from .tables import NAN, Row, Table, environment_columns, number_of, read_results, read_speedups, text_of
 
 #: Columns whose values add up to the iteration time.
 PARTS = tuple(column.name for column in BREAKDOWN)
-
-TIME = "iteration_time_s"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class StudyFacts:
         baselines: what each baseline fixes.
         chosen: ids of the points that were chosen, one an environment; needed only where there are no speedups.
         allow_unphysical: points faster than their lower bound count too.
+        objective: of the study. fronts: columns of every Pareto front.
+        alternatives: of ``optimum.yaml`` for the headline.
+        complete: whether the tables hold every point of the study; a certified search leaves some out.
         tiers: names, inner to outer.
         assumptions, sources: what the numbers rest on without a source, and where the others come from.
         provenance: versions and digests.
@@ -57,6 +61,10 @@ class StudyFacts:
     baselines: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     chosen: tuple[str, ...] = ()
     allow_unphysical: bool = False
+    objective: str = ITERATION_TIME.name
+    fronts: tuple[tuple[str, ...], ...] = ((TIME, "memory_gib"),)
+    alternatives: Sequence[Mapping[str, Any]] = ()
+    complete: bool = True
     tiers: tuple[str, ...] = ()
     assumptions: Sequence[Assumption] = ()
     sources: Sequence[Assumption] = ()
@@ -77,21 +85,25 @@ class Against:
     @property
     def speedup(self) -> float | None:
         """Baseline time / best time - 1 (0.25: a quarter faster), None without a matching point."""
-        return None if self.point is None else number_of(self.point, TIME) / number_of(self.best, TIME) - 1
+        return self.gain(ITERATION_TIME)
+
+    def gain(self, objective: Objective) -> float | None:
+        """The same in an objective: the baseline's score / the best score - 1."""
+        return None if self.point is None else objective.gain_pct(self.best, self.point) / 100
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Best time (s) for each value of one dimension with the others free, NaN where no ok point has the value."""
+    """Best score for each value of one dimension with the others free, NaN where no ok point has the value."""
 
     dimension: str
     best: Mapping[str, float]
 
     @property
     def spread(self) -> float:
-        """Slowest over fastest best time, minus 1."""
-        times = [time for time in self.best.values() if time == time]
-        return max(times) / min(times) - 1 if times else 0.0
+        """Worst over best score, minus 1."""
+        scores = [score for score in self.best.values() if score == score]
+        return max(scores) / min(scores) - 1 if scores else 0.0
 
 
 @dataclass(frozen=True)
@@ -115,12 +127,18 @@ class Findings:
     environment: tuple[str, ...]
     dimensions: tuple[str, ...]
 
+    @property
+    def objective(self) -> Objective:
+        """By which points are ranked."""
+        return OBJECTIVES[self.facts.objective]
+
     @cached_property
     def ok(self) -> list[Row]:
-        """The points that count, fastest first."""
+        """The points that count, best first."""
         counted = ("ok", "unphysical") if self.facts.allow_unphysical else ("ok",)
-        rows = [row for row in self.results.rows if row["status"] in counted and number_of(row, TIME) > 0]
-        return sorted(rows, key=lambda row: (number_of(row, TIME), text_of(row, "point_id")))
+        score = self.objective.score
+        rows = [row for row in self.results.rows if row["status"] in counted and score(row) < float("inf")]
+        return sorted(rows, key=lambda row: (score(row), number_of(row, TIME), text_of(row, "point_id")))
 
     @cached_property
     def values(self) -> dict[str, list[str]]:
@@ -159,11 +177,11 @@ class Findings:
         return {text_of(row, "point_id"): row for row in self.results.rows}
 
     def best(self, environment: Mapping[str, str] | None = None) -> list[Row]:
-        """The ok points of an environment (default: the headline), fastest first."""
+        """The ok points of an environment (default: the headline), best first."""
         return within(self.ok, self.headline if environment is None else environment)
 
     def winner(self, environment: Mapping[str, str] | None = None) -> Row | None:
-        """The point chosen in an environment (default: the headline), else the fastest; None when none is ok."""
+        """The point chosen in an environment (default: the headline), else the best; None when none is ok."""
         environment = self.headline if environment is None else environment
         told = [text_of(row, "best_point_id") for row in within(self.speedups.rows, environment)]
         known = [self.points[point_id] for point_id in (*told, *self.facts.chosen) if point_id in self.points]
@@ -190,12 +208,12 @@ class Findings:
         return next((item for item in self.against() if item.point is not None), None)
 
     def ties(self) -> list[Row]:
-        """Other points of the headline environment with the winner's time (to 1e-9 of it)."""
+        """Other points of the headline environment with the winner's score (to 1e-9 of it)."""
         winner = self.winner()
         if winner is None:
             return []
-        time = number_of(winner, TIME)
-        return [row for row in self.best() if row is not winner and abs(number_of(row, TIME) - time) <= 1e-9 * time]
+        score, own = self.objective.score, self.objective.score(winner)
+        return [row for row in self.best() if row is not winner and abs(score(row) - own) <= 1e-9 * own]
 
     def runners_up(self, count: int) -> list[Row]:
         """The next best points of the headline environment; one of those with exactly the same times."""
@@ -210,14 +228,13 @@ class Findings:
                 found.append(row)
         return found
 
-    def pareto(self) -> list[Row]:
-        """Points of the headline environment that no other beats in both time and memory, least memory first."""
-        rows = [row for row in self.best() if number_of(row, "memory_gib") >= 0]
-        front: list[Row] = []
-        for row in sorted(rows, key=lambda row: (number_of(row, "memory_gib"), number_of(row, TIME))):
-            if not front or number_of(row, TIME) < number_of(front[-1], TIME):
-                front.append(row)
-        return front
+    def pareto(self, columns: Sequence[str]) -> list[Row]:
+        """Points of the headline environment that no other beats in all these columns, the first one's best first."""
+        return front(self.best(), columns, self.objective)
+
+    def known(self, columns: Sequence[str]) -> list[Row]:
+        """Points of the headline environment that have all these columns."""
+        return [row for row in self.best() if all(number_of(row, name) == number_of(row, name) for name in columns)]
 
     def effects(self) -> list[Effect]:
         """What each dimension does in the headline environment, the one with the largest spread first."""
@@ -225,7 +242,7 @@ class Findings:
         for name in self.varied:
             best = dict.fromkeys(self.values[name], NAN)
             for row in reversed(rows):
-                best[text_of(row, name)] = number_of(row, TIME)
+                best[text_of(row, name)] = self.objective.score(row)
             order = sorted(best, key=lambda value: (best[value] != best[value], best[value]))
             found.append(Effect(name, {value: best[value] for value in order}))
         return sorted(found, key=lambda effect: -effect.spread)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from .columns import Column, dictionary, tier_of
+from .columns import Column, dictionary
 from .findings import PARTS, TIME, Findings, memory_use
 from .tables import Row, number_of, text_of
 from .words import (
+    GAINS,
     PART_PHRASES,
+    alternative_sentence,
+    column_label,
+    column_words,
+    compact,
     design_words,
     environment_text,
     name_of,
     number,
     percent,
+    score_text,
     seconds,
     short_label,
     signed_percent,
@@ -46,6 +52,14 @@ def context(findings: Findings, figures: Mapping[str, str], missing: Mapping[str
         "facts": findings.facts,
         "figures": figures,
         "missing": missing,
+        "gpus": _gpus(findings),
+        "objective": findings.objective,
+        "gain": GAINS[findings.objective.name],
+        "fronts": [_front(findings, columns) for columns in findings.facts.fronts],
+        "alternatives": [
+            alternative_sentence(item, findings.objective, findings.varied) for item in findings.facts.alternatives
+        ],
+        "complete": findings.facts.complete,
         "counts": findings.counts(),
         "total": len(findings.results.rows),
         "ok": len(findings.best()),
@@ -65,15 +79,44 @@ def context(findings: Findings, figures: Mapping[str, str], missing: Mapping[str
     }
 
 
+def front_name(columns: Sequence[str]) -> str:
+    """Name of a front's figure."""
+    return "-".join(("pareto", *columns))
+
+
+def _front(findings: Findings, columns: Sequence[str]) -> dict[str, Any]:
+    """A front: its heading, its figure and how many points are on it."""
+    front = findings.pareto(columns)
+    words = " against ".join(column_words(name)[0] for name in columns)
+    return {
+        "name": front_name(columns),
+        "words": words[0].upper() + words[1:],
+        "count": len(front),
+        "memory": "memory_gib" in columns,
+    }
+
+
+def _gpus(findings: Findings) -> str:
+    """How many GPUs the points use, as a range where they differ."""
+    counts = [count for row in findings.results.rows if (count := number_of(row, "gpus")) > 0]
+    if not counts:
+        return "" if findings.facts.gpus is None else f"{findings.facts.gpus:,}"
+    low, high = min(counts), max(counts)
+    return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+
+
 def _verdict(findings: Findings, winner: Row) -> dict[str, Any]:
     """The winner in words and in four numbers."""
     comparisons, first = findings.against(), findings.first_baseline()
-    speedup = None if first is None else first.speedup
+    objective = findings.objective
     tiles = [(seconds(number_of(winner, TIME)), "an iteration", "")]
+    if not objective.is_time:
+        tiles.insert(0, (compact(number_of(winner, objective.column)), "tokens per dollar", ""))
     if first is not None:
-        tiles.append((signed_percent(speedup), f"training speed over {first.baseline}", ""))
+        what = "training speed" if objective.is_time else "tokens per dollar"
+        tiles.append((signed_percent(first.gain(objective)), f"{what} over {first.baseline}", ""))
     tiles.append((percent(number_of(winner, "mfu")), "model FLOPs utilization", ""))
-    tiles.append((_tokens(number_of(winner, "tokens_per_s")), "tokens a second", ""))
+    tiles.append((compact(number_of(winner, "tokens_per_s")), "tokens a second", ""))
     memory = f"{number(number_of(winner, 'memory_gib'))} GiB"
     tiles.append((memory, f"of {number(number_of(winner, 'memory_limit_gib'))} GiB on the heaviest stage", ""))
     model = text_of(winner, "network_model")
@@ -81,8 +124,9 @@ def _verdict(findings: Findings, winner: Row) -> dict[str, Any]:
         "design": design_words(findings, winner),
         "point_id": text_of(winner, "point_id"),
         "tiles": tiles,
-        "speedups": [speedup_sentence(item) for item in comparisons],
+        "speedups": [speedup_sentence(item, objective) for item in comparisons],
         "why": [] if first is None else why_sentences(first),
+        "ranked": "the fastest" if objective.is_time else "the one with most tokens per dollar",
         "why_baseline": "" if first is None else first.baseline,
         "tie": tie_sentence(findings),
         "no_baseline": not comparisons,
@@ -92,13 +136,6 @@ def _verdict(findings: Findings, winner: Row) -> dict[str, Any]:
         "failed": sum(n for status, n in findings.counts().items() if status not in ("ok", "infeasible", "unphysical")),
         "unphysical": findings.counts().get("unphysical", 0),
     }
-
-
-def _tokens(value: float) -> str:
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= size:
-            return number(value / size) + unit
-    return number(value)
 
 
 def _comparison(findings: Findings, winner: Row) -> dict[str, Any]:
@@ -112,20 +149,22 @@ def _comparison(findings: Findings, winner: Row) -> dict[str, Any]:
     ]
     measures: list[tuple[str, list[str]]] = [
         ("iteration time", [seconds(number_of(row, TIME)) for row in points]),
-        ("tokens a second", [_tokens(number_of(row, "tokens_per_s")) for row in points]),
+        ("tokens a second", [compact(number_of(row, "tokens_per_s")) for row in points]),
         ("TFLOP/s a GPU", [number(number_of(row, "tflops_per_gpu")) for row in points]),
         ("model FLOPs utilization", [percent(number_of(row, "mfu")) for row in points]),
         ("memory, heaviest stage (GiB)", [_memory(row) for row in points]),
     ]
+    for name in ("gpus", "usd_per_iteration", "tokens_per_usd", "energy_kwh_per_iteration"):
+        texts = [f"{number_of(row, name):,.0f}" if name == "gpus" else compact(number_of(row, name)) for row in points]
+        if any(number_of(row, name) > 0 for row in points) and (name != "gpus" or len(set(texts)) > 1):
+            measures.append((column_label(name), texts))
     for part in PARTS:
         if any(number_of(row, part) > 1e-4 * number_of(row, TIME) for row in points):
             measures.append(
                 (PART_PHRASES[part], [seconds(number_of(row, part), like=number_of(winner, TIME)) for row in points])
             )
-    for name in findings.results.columns:
-        tier = tier_of(name)
-        if tier and any(number_of(row, name) > 0 for row in points):
-            measures.append((f"sent a GPU over {tier} (GB)", [number(number_of(row, name)) for row in points]))
+    if any(text_of(row, "bottleneck") for row in points):
+        measures.append(("busiest", [text_of(row, "bottleneck") or "–" for row in points]))
     measures.append(("time over lower bound", [number(number_of(row, "bound_ratio")) for row in points]))
     return {"names": [name for name, _ in columns], "ids": [text_of(row, "point_id") for row in points],
             "design": design, "measures": measures}  # fmt: skip
@@ -138,7 +177,8 @@ def _memory(row: Row) -> str:
 def _speedups(findings: Findings) -> dict[str, Any]:
     """The best design of each environment and its speedup over each baseline."""
     baselines = list(dict.fromkeys(item.baseline for item in findings.comparisons))
-    found = {(tuple(item.environment.values()), item.baseline): item.speedup for item in findings.comparisons}
+    objective = findings.objective
+    found = {(tuple(item.environment.values()), item.baseline): item.gain(objective) for item in findings.comparisons}
     rows = []
     for environment in findings.environments:
         best = findings.winner(environment)
@@ -146,7 +186,7 @@ def _speedups(findings: Findings) -> dict[str, Any]:
             {
                 "environment": list(environment.values()),
                 "best": "no ok point" if best is None else short_label(best, findings.varied),
-                "time": "–" if best is None else seconds(number_of(best, TIME)),
+                "time": "–" if best is None else score_text(objective, objective.score(best)),
                 "speedups": [signed_percent(found.get((tuple(environment.values()), name))) for name in baselines],
             }
         )
@@ -173,10 +213,12 @@ def _definition(values: Mapping[str, object]) -> str:
 
 
 def _spread(findings: Findings, baselines: list[str]) -> list[str]:
-    """Range and median of the speedup over each baseline, where there are environments enough to have them."""
+    """Range and median of the gain over each baseline, where there are environments enough to have them."""
+    objective = findings.objective
     told = []
     for name in baselines:
-        found = sorted(i.speedup for i in findings.comparisons if i.baseline == name and i.speedup is not None)
+        gains = [item.gain(objective) for item in findings.comparisons if item.baseline == name]
+        found = sorted(gain for gain in gains if gain is not None)
         if len(found) > 2:
             low, middle, high = signed_percent(found[0]), signed_percent(median(found)), signed_percent(found[-1])
             told.append(f"Over {name}, in {len(found)} environments: {low} to {high}, median {middle}.")
@@ -202,11 +244,11 @@ def _reasons(findings: Findings) -> dict[str, Any]:
 
 
 def _points(findings: Findings) -> dict[str, Any]:
-    """The table of points: what varies and the main measures; ok points of the headline first, fastest first."""
-    best = {}
+    """The table of points: what varies and the main measures; ok points of the headline first, best first."""
+    best, score, priced = {}, findings.objective.score, not findings.objective.is_time
     for environment in findings.environments:
         row = findings.winner(environment)
-        best[tuple(environment.values())] = float("nan") if row is None else number_of(row, TIME)
+        best[tuple(environment.values())] = float("nan") if row is None else score(row)
     rows = _chosen_rows(findings)
     names = [name for name in (*findings.environment, *findings.varied) if len(findings.values[name]) > 1]
     marks = {id(item.point): item.baseline for item in findings.against()}
@@ -214,13 +256,17 @@ def _points(findings: Findings) -> dict[str, Any]:
     cells = []
     for row in rows:
         time = number_of(row, TIME)
-        over = time / best.get(tuple(text_of(row, name) for name in findings.environment), float("nan")) - 1
+        over = score(row) / best.get(tuple(text_of(row, name) for name in findings.environment), float("nan")) - 1
+        over = over if over < float("inf") else float("nan")
         measures = [
             (number(time, 4), time),
             (signed_percent(over) if over else "best", over),
             (percent(number_of(row, "mfu")), number_of(row, "mfu")),
             (number(number_of(row, "memory_gib")), number_of(row, "memory_gib")),
         ]
+        if priced:
+            dollars = number_of(row, "tokens_per_usd")
+            measures.insert(0, (compact(dollars), dollars))
         cells.append(
             {
                 "id": text_of(row, "point_id"),
@@ -234,7 +280,13 @@ def _points(findings: Findings) -> dict[str, Any]:
     return {
         "dimensions": [(name, name_of(name)) for name in names],
         "first": FIRST_ROWS,
-        "measures": ["iteration time (s)", "over best", "MFU", "memory (GiB)"],
+        "measures": [
+            *(["tokens per dollar"] if priced else []),
+            "iteration time (s)",
+            "over best",
+            "MFU",
+            "memory (GiB)",
+        ],
         "rows": cells,
         "left_out": len(findings.results.rows) - len(rows),
         "statuses": list(findings.counts()),

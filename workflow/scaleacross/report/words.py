@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from ..search.objective import Objective
+from .columns import tier_of
 from .findings import PARTS, TIME, Against, Findings
 from .tables import Row, number_of, text_of
 
@@ -54,6 +57,38 @@ PART_PHRASES = {
 }
 
 
+#: What columns are called in figures and sentences, with their unit.
+_COLUMNS = {
+    "iteration_time_s": ("time of one iteration", "s"),
+    "tokens_per_s": ("tokens a second", ""),
+    "tflops_per_gpu": ("model FLOP/s a GPU", "TFLOP/s"),
+    "mfu": ("model FLOPs utilization", ""),
+    "gpus": ("GPUs", ""),
+    "usd_per_hour": ("price of an hour", "USD"),
+    "usd_per_iteration": ("cost of one iteration", "USD"),
+    "tokens_per_usd": ("tokens per dollar", ""),
+    "energy_kwh_per_iteration": ("energy of one iteration, at most", "kWh"),
+    "memory_gib": ("memory of a GPU, heaviest stage", "GiB"),
+}
+
+
+def column_words(name: str) -> tuple[str, str]:
+    """What a column of ``results.csv`` is called, and its unit."""
+    for kind, phrase in (("cut", "traffic through the {} cut, busiest unit"), ("sent", "traffic of a GPU over {}")):
+        tier = tier_of(name, kind)
+        if tier:
+            return phrase.format(tier), "GB an iteration"
+    if name in PART_PHRASES:
+        return PART_PHRASES[name], "s"
+    return _COLUMNS.get(name, (name.replace("_", " "), ""))
+
+
+def column_label(name: str) -> str:
+    """A column as the label of an axis: ``time of one iteration (s)``."""
+    words, unit = column_words(name)
+    return f"{words} ({unit})" if unit else words
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Three or so significant digits, plain notation with thousands separators: 0.0123, 4.57, 123, 12,300."""
     if value is None or value != value:
@@ -70,6 +105,14 @@ def number(value: float | None, digits: int = 3) -> str:
         decimals += 1
     significant = len(f"{abs(rounded):.{decimals}f}".replace(".", "").lstrip("0"))
     return f"{rounded:.{decimals + max(0, digits - significant)}f}"
+
+
+def compact(value: float) -> str:
+    """A large number with a letter for its size: 1.83 M, 521 k, 12.3."""
+    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return number(value / size) + letter
+    return number(value)
 
 
 def seconds(value: float | None, like: float | None = None) -> str:
@@ -136,6 +179,12 @@ def _degree(point: Row, axis: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def crosses(point: Row) -> bool:
+    """Whether the point uses more than one unit of the outermost tier (told by its traffic there, else taken as so)."""
+    sent = [name for name in point if tier_of(name)]
+    return not sent or number_of(point, sent[-1]) != 0
+
+
 def crossing_axis(point: Row) -> str | None:
     """The axis laid outermost with more than one member: what crosses the slow cut (or one of untold degree)."""
     for axis in reversed(axes_of(text_of(point, "order"))):
@@ -151,13 +200,13 @@ def short_label(point: Row, varied: tuple[str, ...]) -> str:
         value = value_of(name, point[name])
         if name == "order":
             axis = crossing_axis(point)
-            words.append(f"{axis} across" if axis else value)
+            words.append(f"{axis} {'across' if crosses(point) else 'outermost'}" if axis else value)
         elif name == "chunks":
             words.append(f"{value} chunk{'s' * (value != '1')}")
         elif name == "micro_batch":
             words.append(f"micro-batch {value}")
         else:
-            words.append(f"{name}{value}" if name in AXES else value)
+            words.append(f"{name}{value}" if name in AXES else f"{name_of(name)} {value}" if value.isdigit() else value)
     return ", ".join(words) or text_of(point, "point_id")
 
 
@@ -166,7 +215,7 @@ def design_words(findings: Findings, point: Row) -> list[str]:
     degrees = [f"{axis.upper()} {point[axis]}" for axis in AXES if _degree(point, axis) > 1]
     words = [" × ".join(degrees)] if degrees else []
     axis = crossing_axis(point)
-    if axis:
+    if axis and crosses(point):
         tiers = findings.facts.tiers or tuple(findings.tiers)
         words.append(f"{AXES[axis]} crosses {f'the {tiers[-1]} cut' if tiers else 'the slowest cut'}")
     if "schedule" in point:
@@ -184,16 +233,45 @@ def design_words(findings: Findings, point: Row) -> list[str]:
     return words or [text_of(point, "point_id")]
 
 
-def speedup_sentence(item: Against) -> str:
-    """How much faster than a baseline, or that the baseline has no point."""
+def speedup_sentence(item: Against, objective: Objective) -> str:
+    """How much better than a baseline, or that the baseline has no point."""
     if item.point is None or item.speedup is None:
         return f"No feasible point matches the baseline “{item.baseline}” here, so there is nothing to compare with."
     if item.point is item.best:
         return f"The baseline “{item.baseline}” is itself the best design found."
+    times = f"{seconds(number_of(item.best, TIME))} an iteration against {seconds(number_of(item.point, TIME))}"
+    if objective.is_time:
+        return f"{signed_percent(item.speedup)} training speed over {item.baseline}: {times}."
+    costs = [f"{number(number_of(row, 'usd_per_iteration'))} USD" for row in (item.best, item.point)]
     return (
-        f"{signed_percent(item.speedup)} training speed over {item.baseline}: "
-        f"{seconds(number_of(item.best, TIME))} an iteration against {seconds(number_of(item.point, TIME))}."
+        f"{signed_percent(item.gain(objective))} tokens per dollar over {item.baseline}: an iteration costs {costs[0]} "
+        f"against {costs[1]} ({signed_percent(item.speedup)} training speed: {times})."
     )
+
+
+def score_text(objective: Objective, score: float) -> str:
+    """A score with its unit: ``5.73 s``, ``3.11 USD per million tokens``."""
+    return seconds(score) if objective.is_time else f"{number(score)} {objective.unit}"
+
+
+def alternative_sentence(item: Mapping[str, Any], objective: Objective, varied: Iterable[str]) -> str:
+    """A point to take instead of the winner: what it costs, what it saves, and what it does differently."""
+    words, unit = column_words(str(item["column"]))
+    costs = float(item["costs_pct"])
+    price = "As good" if costs <= 0 else f"{costs:.{2 if costs < 0.1 else 1}f} % {_WORSE[objective.name]}"
+    values = f"{number(float(item['value']))} instead of {number(float(item['winner']))} {unit}".strip()
+    changes = ", ".join(
+        f"{name_of(name)} {value_of(name, change['to'])}" for name, change in item["changed"].items() if name in varied
+    )
+    return f"{price}: {words} {values}" + (f", with {changes}." if changes else ".")
+
+
+#: By objective: what a gain is called, and its formula.
+GAINS = {
+    "iteration_time": ("training speedup", "baseline time / best time − 1"),
+    "tokens_per_usd": ("gain in tokens per dollar", "best tokens per dollar / baseline's − 1"),
+}
+_WORSE = {"iteration_time": "slower", "tokens_per_usd": "more dollars a token"}
 
 
 def tie_sentence(findings: Findings) -> str:
@@ -203,7 +281,8 @@ def tie_sentence(findings: Findings) -> str:
         return ""
     names = [name for name in findings.varied if any(row[name] != winner[name] for row in ties)]
     count = "One other point is" if len(ties) == 1 else f"{len(ties)} other points are"
-    return f"{count} exactly as fast, with other values of {', '.join(map(name_of, names))}."
+    good = "fast" if findings.objective.is_time else "cheap"
+    return f"{count} exactly as {good}, with other values of {', '.join(map(name_of, names))}."
 
 
 def why_sentences(item: Against) -> list[str]:
@@ -211,6 +290,10 @@ def why_sentences(item: Against) -> list[str]:
     if item.point is None or item.point is item.best:
         return []
     base, best = item.point, item.best
+    gpus = [f"{number_of(row, 'gpus'):,.0f}" for row in (best, base)]
+    if gpus[0] != gpus[1]:
+        shares = [percent(number_of(row, "mfu")) for row in (best, base)]
+        return [f"It runs on {gpus[0]} GPUs instead of {gpus[1]}, at {shares[0]} of their peak instead of {shares[1]}."]
     change = {part: number_of(best, part) - number_of(base, part) for part in PARTS}
     floor = 0.01 * number_of(base, TIME)
     shrank = sorted((part for part in PARTS if change[part] < -floor), key=lambda part: change[part])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import write_atomic
 from . import figures as draw
-from . import gantt_figure
-from .findings import TIME, Findings, StudyFacts, load_findings
+from . import gantt_figure, heatmap, network
+from .findings import Findings, StudyFacts, load_findings
 from .gantt import Gantt
 from .joint import joint_section
-from .page import context
+from .page import context, front_name
 from .style import write_figure
-from .tables import number_of
+from .words import column_words, name_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +29,7 @@ def write_report(
     gantts: Sequence[Gantt] = (),
     output: Path | None = None,
     templates: Path = TEMPLATES,
+    critical: Sequence[tuple[str, dict[str, float]]] = (),
 ) -> Path:
     """Read the tables of ``folder`` (``results/<study>``), write its ``report.html`` and ``figures/*.svg, *.png``.
 
@@ -37,6 +39,7 @@ def write_report(
         gantts: the winner's step first, then those to see beside it; none when there is nothing to draw.
         output: the page, ``report.html`` in the folder unless given; figures go beside it.
         templates: holds ``report.html.j2``.
+        critical: name of a design and the seconds of its critical path by kind of operator.
 
     Returns:
         The path of the report.
@@ -60,6 +63,9 @@ def write_report(
     )
     page = context(findings, {name: Markup(svg) for name, svg in drawn.items()}, missing)
     page["joint"] = joint_section(folder, findings.headline)
+    page["network"] = network.network_section(findings)
+    page["critical"] = network.critical_section(critical)
+    page["heatmap"] = [name_of(name) for name in heatmap.pair_of(findings.effects()) or ()]
     write_atomic(output, environment.get_template("report.html.j2").render(page))
     return output
 
@@ -67,7 +73,8 @@ def write_report(
 def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Draw what can be drawn: inline SVG by name, and for the others why not."""
     winner, effects = findings.winner(), findings.effects()
-    best = 0.0 if winner is None else number_of(winner, TIME)
+    pair = heatmap.pair_of(effects)
+    best = 0.0 if winner is None else findings.objective.score(winner)
     none = "No point is feasible, so there is nothing to draw."
     plans: list[tuple[str, bool, str, Callable[[], Figure]]] = [
         (
@@ -82,16 +89,35 @@ def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[di
             "The simulator tells no parts of the time.",
             lambda: draw.breakdown(findings),
         ),
-        (
-            "pareto",
-            draw.memory_known(findings),
-            "No point has a memory figure.",
-            lambda: draw.pareto(findings, effects),
+        *(
+            (
+                front_name(columns),
+                len(columns) == 2 and bool(findings.known(columns)),
+                _no_front(columns),
+                partial(draw.pareto, findings, effects, columns[:2]),
+            )
+            for columns in findings.facts.fronts
         ),
-        ("effects", bool(effects), "The study varies no dimension.", lambda: draw.effects(effects, best)),
+        (
+            "effects",
+            bool(effects),
+            "The study varies no dimension.",
+            lambda: draw.effects(effects, best, findings.objective),
+        ),
+        (
+            "network",
+            network.busy_known(findings),
+            "The simulator tells no use of links.",
+            lambda: network.utilisation(findings),
+        ),
+        ("heatmap", pair is not None, "", lambda: heatmap.heat_map(findings, *(pair or ("", "")))),
         ("gantt", bool(gantts), "No timeline was kept of these points.", lambda: gantt_figure.whole(gantts)),
         ("gantt-detail", bool(gantts), "", lambda: gantt_figure.detail(gantts)),
     ]
+    wanted = {name for name, *_ in plans}
+    for old in folder.glob("pareto*"):  # fronts that the study no longer has
+        if old.stem not in wanted:
+            old.unlink()
     drawn, missing = {}, {}
     for name, possible, why_not, figure in plans:
         if winner is not None and possible:
@@ -101,3 +127,9 @@ def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[di
             for suffix in ("svg", "png"):  # one of an earlier run would contradict the report
                 (folder / f"{name}.{suffix}").unlink(missing_ok=True)
     return drawn, missing
+
+
+def _no_front(columns: Sequence[str]) -> str:
+    """Why a front is not drawn."""
+    named = " against ".join(column_words(name)[0] for name in columns)
+    return f"No point has both: {named}." if len(columns) == 2 else f"In pareto.csv, and not drawn: {named}."

@@ -15,9 +15,11 @@ from typing import Any
 
 from ..astra.dimensions import simulated_tiers
 from ..astra.render import write_config
+from ..cluster.cost import rates_of
 from ..errors import Infeasible
 from ..files import package_digest, short_hash
 from ..study.design import Designer
+from ..study.outcomes import rate_columns
 from ..study.plans import parallelism_of, read_plan
 from ..study.schema import Study
 from ..study.tables import Row
@@ -110,6 +112,7 @@ class Worker:
         row: Row = {"point_id": point.point_id, "status": "feasible", "reason": "", **point.values}
         setting = self.designer.setting(point.values)
         row["dp"] = parallelism_of(point.values, setting.cluster.gpus).dp
+        row.update(rate_columns(rates_of(setting.cluster, setting.accelerator)))
         try:
             setting, made = self.bounds.plan(point.values)
             config_id, files = self.designer.config(setting, made, point.values)

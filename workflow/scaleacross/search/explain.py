@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..study.tables import Row, cell
+from .objective import ITERATION_TIME, Objective
 from .select import TIME, best
 
 FULL = 0.95  # of its memory: from here on memory is what binds
@@ -17,7 +18,12 @@ _DIGITS = 4
 
 
 def knobs(
-    winner: Row, ranked: Sequence[Row], against: Row | None, dimensions: Sequence[str], complete: bool = True
+    winner: Row,
+    ranked: Sequence[Row],
+    against: Row | None,
+    dimensions: Sequence[str],
+    complete: bool = True,
+    objective: Objective = ITERATION_TIME,
 ) -> dict[str, dict[str, Any]]:
     """What every dimension that varies bought: turned back to the baseline's value, else to the next best one.
 
@@ -26,7 +32,7 @@ def knobs(
         complete: whether all points were simulated; where a search left some out, another point may cost less.
 
     Returns:
-        Dimension -> value, ``instead`` (the other value), ``costs_pct`` (time with it over the optimum, minus 1),
+        Dimension -> value, ``instead`` (the other value), ``costs_pct`` (its score over the optimum's, minus 1),
         ``alone`` (True: nothing else changed; False: the other dimensions were chosen anew), ``at_most`` (True: a point
         that was not simulated may cost less).
     """
@@ -37,12 +43,12 @@ def knobs(
         back = None if against is None or against.get(name) == winner.get(name) else against.get(name)
         wanted = [row for row in others if back is None or row.get(name) == back]
         alone = [row for row in wanted if all(row.get(key) == winner.get(key) for key in varied if key != name)]
-        other = best(alone) or best(wanted) or best(others)
+        other = best(alone, objective) or best(wanted, objective) or best(others, objective)
         if other is not None:
             found[name] = {
                 "value": winner.get(name),
                 "instead": other.get(name),
-                "costs_pct": round(100.0 * (other[TIME] / winner[TIME] - 1.0), _DIGITS),
+                "costs_pct": round(objective.gain_pct(winner, other), _DIGITS),
                 "alone": other in alone,
                 "at_most": not complete and not (back is not None and other in alone),
                 "point_id": other["point_id"],

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 
 from ..study.tables import Row, cell
-from .select import TIME, Rules, baseline_row, best, contenders, environments
+from .objective import ITERATION_TIME, TIME, Objective
+from .select import Rules, baseline_row, best, contenders, environments
 
 PLACEMENT = frozenset({"tp", "cp", "pp", "dp", "ep", "etp", "order", "layout", "dp_shard", "dp_sharding"})
 SCHEDULE = frozenset(
@@ -54,6 +55,7 @@ class Space:
 
     rows: Sequence[Row]
     keys: Mapping[str, tuple[str, ...]]
+    objective: Objective = ITERATION_TIME
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,12 +65,16 @@ class Space:
     def free(self, start: Row, names: Iterable[str]) -> Row:
         """The best point that differs from ``start`` in these dimensions alone (``start`` itself where none is ok)."""
         kept = [name for name in self.names if name not in set(names)]
-        found = best([row for row in self.rows if all(row.get(name) == start.get(name) for name in kept)])
+        found = best(
+            [row for row in self.rows if all(row.get(name) == start.get(name) for name in kept)], self.objective
+        )
         return start if found is None else found
 
     def at(self, values: Mapping[str, str]) -> Row | None:
         """The point with these values, if it is ok."""
-        return best([row for row in self.rows if all(row.get(name) == value for name, value in values.items())])
+        return best(
+            [row for row in self.rows if all(row.get(name) == value for name, value in values.items())], self.objective
+        )
 
 
 def group_of(dimension: str) -> str:
@@ -95,9 +101,9 @@ def interplay_rows(rows: Sequence[Row], rules: Rules, dimensions: Sequence[str],
         return table
     for environment in environments(rules):
         ranked = contenders(rows, rules, environment)
-        first, joint = baseline_row(ranked, rules, start), best(ranked)
+        first, joint = baseline_row(ranked, rules, start), best(ranked, rules.objective)
         if first is not None and joint is not None:
-            space = Space(ranked, grouped(dimensions, ranked))
+            space = Space(ranked, grouped(dimensions, ranked), rules.objective)
             table += [{**environment, **row} for row in _methods(space, start, first, joint)]
     return table
 
@@ -127,9 +133,9 @@ def _row(space: Space, method: str, order: str, point: Row, joint: Row) -> Row:
         "order": order,
         "point_id": point["point_id"],
         "iteration_time_s": point[TIME],
-        "loss_pct": 100.0 * (point[TIME] / joint[TIME] - 1.0),
+        "loss_pct": space.objective.gain_pct(joint, point),
     }
-    if point[TIME] > joint[TIME] * (1 + _SLACK):
+    if row["loss_pct"] > 100 * _SLACK:
         groups = {group: space.keys[group] for group in GROUPS if space.keys[group]}
         row["pair"], row["pair_gain_pct"] = strongest_pair(space, point, groups)
         row["dimensions"], row["dimensions_gain_pct"] = strongest_pair(space, point, {n: (n,) for n in space.names})
@@ -139,12 +145,14 @@ def _row(space: Space, method: str, order: str, point: Row, joint: Row) -> Row:
 def strongest_pair(space: Space, point: Row, parts: Mapping[str, Sequence[str]]) -> tuple[str, float | None]:
     """The two parts whose joint change from a point gains most beyond what the better of them gains alone, in percent.
 
-    The gain is (time with the better one free) / (time with both free) - 1. Nothing where no pair interacts.
+    The gain is (score with the better one free) / (score with both free) - 1, where the score is the objective's, time
+    or cost. Nothing where no pair interacts.
     """
-    alone = {part: space.free(point, names)[TIME] for part, names in parts.items()}
+    score = space.objective.score
+    alone = {part: score(space.free(point, names)) for part, names in parts.items()}
     found, gain = "", 0.0
     for one, other in combinations(parts, 2):
-        both = space.free(point, [*parts[one], *parts[other]])[TIME]
+        both = score(space.free(point, [*parts[one], *parts[other]]))
         extra = 100.0 * (min(alone[one], alone[other]) / both - 1.0)
         if extra > gain + _SLACK:
             found, gain = f"{one} x {other}", extra

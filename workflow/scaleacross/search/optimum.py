@@ -9,7 +9,9 @@ from typing import Any
 from ..study.tables import Row
 from .explain import knobs, uses
 from .frameworks import framework_settings
-from .select import TIME, Rules, baseline_row, best, contenders, environments
+from .objective import ITERATION_TIME, TIME, Objective
+from .pareto import alternatives
+from .select import Rules, baseline_row, best, contenders, environments
 
 PARTS = (
     "compute_s",
@@ -21,7 +23,22 @@ PARTS = (
     "exposed_other_s",
     "idle_s",
 )
-_MEASURES = (TIME, "tokens_per_s", "tflops_per_gpu", "mfu", "memory_gib", "memory_limit_gib", "bound_ratio")
+_MEASURES = (
+    TIME,
+    "tokens_per_s",
+    "tflops_per_gpu",
+    "mfu",
+    "gpus",
+    "usd_per_hour",
+    "usd_per_iteration",
+    "tokens_per_usd",
+    "energy_kwh_per_iteration",
+    "memory_gib",
+    "memory_limit_gib",
+    "bound_ratio",
+)
+_EXACT = "exact: no point of the study is missing"
+_PARTIAL = "only of the points that were simulated: one that the search ruled out by its bound may belong on a front"
 _WORDS = {
     "compute_s": "compute",
     "exposed_tp_s": "exposed tensor-parallel communication",
@@ -43,6 +60,7 @@ def optimum(
     configs: Path,
     gpus_per_node: int = 8,
     complete: bool = True,
+    fronts: Sequence[Sequence[str]] = (),
 ) -> dict[str, Any]:
     """The content of ``optimum.yaml``: an entry an environment, the headline first.
 
@@ -52,11 +70,12 @@ def optimum(
         traces, configs: folders that hold a folder for each plan and each configuration.
         gpus_per_node: for the launch lines of other frameworks.
         complete: whether the rows are all points of the study (a certified search leaves some out).
+        fronts: columns of every Pareto front.
     """
     entries = []
     for environment in environments(rules):
         ranked = contenders(rows, rules, environment)
-        winner = best(ranked)
+        winner = best(ranked, rules.objective)
         entry: dict[str, Any] = {"environment": dict(environment)}
         if winner is None:
             entry["point_id"] = None
@@ -64,22 +83,31 @@ def optimum(
         else:
             entry.update(_describe(winner, dimensions, traces, configs))
             baselines = {name: baseline_row(ranked, rules, name) for name in rules.baselines}
-            entry["speedup_pct"] = {
-                name: round(100.0 * (row[TIME] / winner[TIME] - 1.0), 4) for name, row in baselines.items() if row
-            }
+            for key, of in (("speedup_pct", ITERATION_TIME), ("gain_pct", rules.objective)):
+                entry[key] = {name: round(of.gain_pct(winner, row), 4) for name, row in baselines.items() if row}
             against = next(((name, row) for name, row in baselines.items() if row), None)
             if against is not None:
-                entry["why"] = explain(winner, *against, dimensions)
-            entry["knobs"] = knobs(winner, ranked, against[1] if against else None, dimensions, complete)
+                entry["why"] = explain(winner, *against, dimensions, rules.objective)
+            entry["knobs"] = knobs(
+                winner, ranked, against[1] if against else None, dimensions, complete, rules.objective
+            )
+            entry["alternatives"] = alternatives(winner, ranked, rules.objective, fronts, dimensions)
             entry["uses"] = uses(winner)
             frameworks = framework_settings(traces / winner["plan_id"], gpus_per_node)
             if frameworks is not None:
                 entry["frameworks"] = frameworks
         entries.append(entry)
-    return {"objective": TIME, "environments": entries}
+    told = {
+        "fronts": [list(columns) for columns in fronts],
+        "exact": complete,
+        "note": _EXACT if complete else _PARTIAL,
+    }
+    return {"objective": rules.objective.column, "environments": entries, "pareto": told}
 
 
-def explain(winner: Row, name: str, baseline: Row, dimensions: Sequence[str]) -> dict[str, Any]:
+def explain(
+    winner: Row, name: str, baseline: Row, dimensions: Sequence[str], objective: Objective = ITERATION_TIME
+) -> dict[str, Any]:
     """What the winner does differently from a baseline and which part of the iteration time that saves."""
     changed = {
         key: {"from": baseline.get(key), "to": winner.get(key)}
@@ -97,16 +125,21 @@ def explain(winner: Row, name: str, baseline: Row, dimensions: Sequence[str]) ->
         "iteration_time_s": baseline[TIME],
         "changed": changed,
         "seconds_saved": {part.removesuffix("_s"): round(value, 6) for part, value in saved.items()},
-        "summary": _sentence(winner, name, baseline, changed, saved),
+        "summary": _sentence(winner, name, baseline, changed, saved, objective),
     }
 
 
-def _sentence(winner: Row, name: str, baseline: Row, changed: Mapping[str, Any], saved: Mapping[str, float]) -> str:
+def _sentence(
+    winner: Row, name: str, baseline: Row, changed: Mapping[str, Any], saved: Mapping[str, float], objective: Objective
+) -> str:
     gain = baseline[TIME] - winner[TIME]
     if not changed:
         return f"{name} is the best design of this environment"
     turned = ", ".join(f"{key} {change['from']} -> {change['to']}" for key, change in changed.items())
-    text = f"{100.0 * gain / winner[TIME]:.2f} % faster than {name} ({turned})"
+    text = f"{objective.gain_pct(winner, baseline):.2f} % {objective.better} than {name} ({turned})"
+    if baseline.get("gpus") != winner.get("gpus"):  # seconds of unequal numbers of GPUs do not compare
+        sizes = [f"{row[TIME]:.3f} s an iteration on {row['gpus']:,.0f} GPUs" for row in (winner, baseline)]
+        return f"{text}: {' against '.join(sizes)}"
     moved = sorted(saved.items(), key=lambda item: -abs(item[1]))
     words = [
         f"{abs(value):.3f} s {'less' if value > 0 else 'more'} {_WORDS[part]}"
@@ -128,7 +161,7 @@ def _describe(row: Row, dimensions: Sequence[str], traces: Path, configs: Path) 
         "design": {key: row[key] for key in dimensions if row.get(key) not in (None, "")},
         "simulator": row["simulator"],
         "network_model": row["network_model"],
-        **{key: row[key] for key in _MEASURES if row.get(key) is not None},
+        **{key: int(row[key]) if key == "gpus" else row[key] for key in _MEASURES if row.get(key) is not None},
         "traces": str(workload),
         "configuration": str(config),
         "command": command,

@@ -9,7 +9,7 @@ from ..errors import ScaleAcrossError
 from ..study.tables import Row
 
 FAILED = ("timeout", "deadlock", "crash", "invalid")
-ORDER = ("ok", "infeasible", "unphysical", *FAILED)
+ORDER = ("ok", "infeasible", "rejected", "unphysical", *FAILED)
 
 
 def judge(rows: Sequence[Row], threshold: float) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..astra.render import config_digest, config_variables, render_config
 from ..cluster import Accelerator, Cluster, accelerator_of, load_cluster, template_variables
+from ..cluster.cost import rates_of
 from ..errors import Infeasible, InvalidInput, did_you_mean
 from ..files import canonical_json
 from ..model import Model, load_model
@@ -17,6 +18,7 @@ from ..plan.degrees import Parallelism, training_from
 from ..schedule import parameters
 from .expressions import Expression, parse_expression
 from .idle import check_idle
+from .outcomes import RATE_COLUMNS, check_outcomes, check_prices, rate_columns
 from .plans import (
     PARALLELISM_KEYS,
     TRAINING_KEYS,
@@ -104,11 +106,16 @@ class Designer:
         return [str(name) for name in self.study.swept.get("schedule", [Parallelism.schedule])]
 
     def setting(self, values: Mapping[str, Any]) -> Setting:
-        """Model, training, cluster and accelerator of a point."""
+        """Model, training, cluster and accelerator of a point.
+
+        Raises:
+            InvalidInput: whatever is wrong with the cluster file; E-PRICE where the study needs a price that it lacks.
+        """
         relevant = self.cluster_variables | TRAINING_KEYS
         key = canonical_json({name: value for name, value in values.items() if name in relevant})
         if key not in self._settings:
             cluster = load_cluster(self.cluster_file, values)
+            check_prices(self.study, cluster)
             training = {**self.study.training.model_dump(), **{k: v for k, v in values.items() if k in TRAINING_KEYS}}
             accelerator = accelerator_of(cluster, self.accelerators)
             self._settings[key] = Setting(self.model, training_from(training), cluster, accelerator)
@@ -174,7 +181,7 @@ class Designer:
             _check(self.own_constraints, point.values)
             setting = self.setting(point.values)
             parallelism = parallelism_of(point.values, setting.cluster.gpus)
-            row["dp"] = parallelism.dp
+            row.update(dp=parallelism.dp, **rate_columns(rates_of(setting.cluster, setting.accelerator)))
             if self.constraints:
                 _check(self.constraints, {**derived_names(setting, parallelism), **point.values})
             plan = self.plan(setting, parallelism)
@@ -210,6 +217,7 @@ def design(study: Study, root: Path = Path()) -> Designed:
     """
     designer = Designer(study, root)
     first = designer.setting(next(enumerate_points(study)).values)
+    check_outcomes(study, first.cluster)
     designed = Designed(study, first.cluster, first.accelerator, designer.model)
     misses: list[Miss] = []
     for point in enumerate_points(study):
@@ -230,7 +238,7 @@ def design(study: Study, root: Path = Path()) -> Designed:
 
 
 def inert_dimensions(study: Study, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Swept keys without effect: wherever two feasible points differ in that key alone, they are the same pair.
+    """Swept keys without effect: wherever two feasible points differ in that key alone, pair and prices are the same.
 
     A key whose values never occur in two otherwise equal feasible points is not judged.
     """
@@ -239,11 +247,11 @@ def inert_dimensions(study: Study, rows: Sequence[Mapping[str, Any]]) -> Iterato
     for name in swept:
         others = [other for other in swept if other != name]
         compared, differs = False, False
-        groups: dict[str, set[tuple[str, str]]] = {}
+        groups: dict[str, set[tuple[Any, ...]]] = {}
         counts: dict[str, int] = {}
         for row in feasible:
             key = canonical_json([row[other] for other in others])
-            groups.setdefault(key, set()).add((row["plan_id"], row["config_id"]))
+            groups.setdefault(key, set()).add(tuple(row.get(name) for name in ("plan_id", "config_id", *RATE_COLUMNS)))
             counts[key] = counts.get(key, 0) + 1
         for key, pairs in groups.items():
             compared = compared or counts[key] > 1

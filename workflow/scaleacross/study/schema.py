@@ -55,7 +55,9 @@ class Study(_Section):
     environment: dict[str, list[Value]] = Field(default_factory=dict)
     constraints: list[str] = Field(default_factory=list)
     baselines: dict[str, dict[str, Value]] = Field(default_factory=dict)
-    objective: Literal["iteration_time"] = "iteration_time"
+    objective: Literal["iteration_time", "tokens_per_usd"] = "iteration_time"
+    require: list[str] = Field(default_factory=list, description="expressions over columns of results.csv")
+    pareto: list[list[str]] | None = Field(None, description="fronts, each of two or more columns of results.csv")
     search: Literal["exhaustive", "certified"] = "exhaustive"
     simulator: Literal["embedded", "astra-sim"] = "embedded"
     network_model: Literal["unaware", "aware", "scaleacross"] = Field(

@@ -12,12 +12,13 @@ from ..search.baselines import baseline_notes
 from ..units import parse
 from .design import Designed, Designer, design, notes_of
 from .flow import Settings, batch_count, batch_of, binary_digest, remove_stale, write_json
+from .outcomes import RATE_COLUMNS, check_outcomes, fronts, objective_column
 from .points import count_points, enumerate_points
 from .schema import STUDIES, Study, load_study, study_path
 from .tables import write_csv
 
 POINT_COLUMNS = ("point_id", "status", "reason")
-PLAN_COLUMNS = ("plan_id", "config_id", "memory_gib", "memory_stage", "memory_limit_gib")
+PLAN_COLUMNS = ("plan_id", "config_id", "memory_gib", "memory_stage", "memory_limit_gib", *RATE_COLUMNS)
 
 
 def design_study(name: str, settings: Settings, key: str, studies: Path = STUDIES) -> dict[str, Any]:
@@ -52,6 +53,7 @@ def write_certified(study: Study, settings: Settings, key: str) -> dict[str, Any
     """The design of a study whose points are enumerated by its search: only what all of them share."""
     designer = Designer(study)
     first = designer.setting(next(enumerate_points(study)).values)
+    check_outcomes(study, first.cluster)
     designed = Designed(study, first.cluster, first.accelerator, designer.model)
     content = study_content(designed, settings, key, run_settings_of(study, settings))
     content["counts"] = {"points": count_points(study)}
@@ -89,11 +91,14 @@ def study_content(designed: Designed, settings: Settings, key: str, run_settings
     """What later steps must know of the study beside its points."""
     study = designed.study
     feasible = sum(1 for row in designed.rows if row["status"] == "feasible")
+    tiers = [tier.name.replace("-", "_") for tier in designed.cluster.tiers]
     return {
         "key": key,
         "study": study.model_dump(mode="json"),
         "dimension_columns": designed.dimension_columns,
-        "tiers": [tier.name.replace("-", "_") for tier in designed.cluster.tiers],
+        "tiers": tiers,
+        "objective": objective_column(study),
+        "pareto": fronts(study, tiers),
         "gpus": designed.cluster.gpus,
         "gpus_per_node": designed.cluster.tiers[0].size,
         "accelerator": designed.accelerator.name,
