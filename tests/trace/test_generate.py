@@ -314,12 +314,16 @@ def test_granularities_carry_the_same_work(name: str) -> None:
         other = make_case(name, granularity=granularity)
         execute(other)
         for one, two in zip(layer.stage_traces, other.stage_traces, strict=True):
-            assert int(two.comm_size[two.comm_size > 0].sum()) == int(one.comm_size[one.comm_size > 0].sum())
             assert total([two], "F.", "num_ops") == pytest.approx(total([one], "F.", "num_ops"), rel=1e-6)
             size = total([two], "F.", "tensor_size")
             assert size == pytest.approx(total([one], "F.", "tensor_size"), rel=1e-3)
+        for one, two in zip(layer.generated.counts.values(), other.generated.counts.values(), strict=True):
+            assert one["axes"].keys() == two["axes"].keys()
+            for axis, moved in one["axes"].items():
+                assert two["axes"][axis]["bytes_sent"] == pytest.approx(moved["bytes_sent"])
         nodes = sum(map(len, other.stage_traces)), sum(map(len, layer.stage_traces))
-        assert nodes[0] > nodes[1] if granularity == "operator" else nodes[0] < nodes[1]
+        paired = "dualpipe" in name  # whose actions are interleaved block by block
+        assert nodes[0] > nodes[1] if granularity == "operator" else nodes[0] <= nodes[1] - (not paired)
 
 
 def test_flat_rings_have_a_communicator_each() -> None:

@@ -6,7 +6,8 @@ import pytest
 from plan_cases import DENSE, H100, TRAINING, make
 from scaleacross.plan.memory import shard_of
 from scaleacross.trace.columns import COLL, COMP
-from scaleacross.trace.recipe import COMPUTE, Kitchen
+from scaleacross.trace.recipe import Kitchen
+from scaleacross.trace.steps import COMPUTE
 
 
 @pytest.mark.parametrize("recompute", ["none", "selective", "full"])

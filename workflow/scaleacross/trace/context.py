@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ..plan.dims import GROUPS
 from ..schedule import Action, Schedule
-from .columns import ALL_GATHER
 from .cookbook import Cookbook
+from .fuse import fuse
 from .groups import GroupNames
-from .recipe import COMPUTE, INPUT, Recipe, Step, join
+from .steps import COMPUTE, INPUT, Recipe
 from .units import Transfer, Unit, gathers, reductions, tied_bytes, without_tied_table
 
 __all__ = ["COMPUTE", "INPUT", "Context", "Program", "Twin"]
@@ -26,6 +27,7 @@ class ProgramStep(NamedTuple):
     size: int
     group: str
     after: tuple[int, ...]
+    closes: bool
 
 
 class Program(NamedTuple):
@@ -85,15 +87,21 @@ class Context(Cookbook):
         return program
 
     def fused(self, stage: int, chunk: int, phase: str) -> Program:
-        """A whole virtual stage as one compute block, the collectives of a kind before and after it summed."""
+        """A whole virtual stage with its compute fused (see ``trace.fuse``)."""
         key = (self.schedule.positions[stage][chunk], -1, phase)
         program = self._programs.get(key)
         if program is None:
             units = self.positions[key[0]]
             ordered = units if phase == "F" else units[::-1]
-            recipe = _fuse(join(self.unit_recipe(unit, phase) for unit in ordered))
+            recipe = fuse([part for unit in ordered for part in self.unit_parts(unit, phase)], self._flat_groups)
             program = self._programs[key] = self._instantiate(recipe)
         return program
+
+    @cached_property
+    def _flat_groups(self) -> dict[str, int]:
+        """Sizes of the groups that lie in one network dimension."""
+        place = self.placement
+        return {group: place.size_of(group) for group in GROUPS if len(place.dims_of(group)) == 1}
 
     def _instantiate(self, recipe: Recipe) -> Program:
         steps = tuple(
@@ -105,6 +113,7 @@ class Context(Cookbook):
                 step.size,
                 step.group,
                 step.after,
+                step.closes,
             )
             for step in recipe.steps
         )
@@ -201,28 +210,3 @@ class Context(Cookbook):
     def reductions(self, unit: Unit) -> tuple[tuple[Transfer, ...], ...]:
         """Gradient collectives of a unit."""
         return reductions(unit, self.parallelism, self.placement)
-
-
-def _fuse(recipe: Recipe) -> Recipe:
-    """One compute block between the gathers before it and the other collectives after it, in one chain."""
-    totals: dict[tuple[str, int, str], Step] = {}
-    ops = size = 0
-    for step in recipe.steps:
-        if step.comm_type == COMPUTE:
-            ops, size = ops + step.num_ops, size + step.size
-            continue
-        key = (step.axis, step.comm_type, step.group)
-        known = totals.get(key)
-        name = f"block.{len(totals)}" if known is None else known.name
-        totals[key] = step._replace(name=name, size=step.size + (known.size if known else 0))
-    before = [step for step in totals.values() if step.comm_type == ALL_GATHER]
-    after = [step for step in totals.values() if step.comm_type != ALL_GATHER]
-    block = [Step("block", COMPUTE, ops, size, "", "", ())] if ops else []
-    chain = [*before, *block, *after]
-    steps = tuple(_after_only(step, index - 1) for index, step in enumerate(chain))
-    return Recipe(steps, (len(steps) - 1,))
-
-
-def _after_only(step: Step, index: int) -> Step:
-    """The step, depending on step ``index`` alone (``INPUT`` for -1)."""
-    return step._replace(after=(index,))

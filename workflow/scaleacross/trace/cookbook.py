@@ -10,10 +10,9 @@ from ..model import Model
 from ..plan.degrees import Parallelism, Training
 from ..plan.memory import shard_of
 from ..plan.placement import Placement
-from .recipe import INPUT, Kitchen, Recipe, join
+from .recipe import Kitchen
+from .steps import Recipe, join, renamed
 from .units import Unit, stage_units
-
-_NOTHING = Recipe((), (INPUT,))
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,17 @@ class Cookbook:
         return {}
 
     def unit_recipe(self, unit: Unit, phase: str) -> Recipe:
+        """All of a unit: layer after layer in the order of the phase."""
+        return join(renamed(recipe, prefix) for prefix, recipe in self.unit_parts(unit, phase))
+
+    def unit_parts(self, unit: Unit, phase: str) -> list[tuple[str, Recipe]]:
+        """(prefix of its names, recipe) of everything a unit runs, in order; equal layers share one recipe."""
         if unit.label == "embedding":
-            return _NOTHING if phase == "W" else self.kitchen.embedding("F" if phase == "F" else "B")
+            return [] if phase == "W" else [("", self.kitchen.embedding("F" if phase == "F" else "B"))]
         if unit.label == "head":
-            return self.kitchen.head(phase)
+            return [("", self.kitchen.head(phase))]
         layers = unit.layers if phase == "F" else unit.layers[::-1]
-        return join(_renamed(self._layer_recipe(layer, phase), f"l{layer}.") for layer in layers)
+        return [(f"l{layer}.", self._layer_recipe(layer, phase)) for layer in layers]
 
     def _layer_recipe(self, layer: int, phase: str) -> Recipe:
         span = self.model.attention_span(layer, self.training.sequence_length)
@@ -61,7 +65,3 @@ class Cookbook:
                 recipe = kitchen.weight(layer) if phase == "W" else kitchen.backward(layer, phase == "BW")
             self._recipes[key] = recipe
         return self._recipes[key]
-
-
-def _renamed(recipe: Recipe, prefix: str) -> Recipe:
-    return Recipe(tuple(step._replace(name=prefix + step.name) for step in recipe.steps), recipe.ends)

@@ -18,9 +18,8 @@ gradient), the loss' all-reduces of one number a token, all-reduces of norm grad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..cluster.accelerator import Accelerator
 from ..model import (
@@ -42,40 +41,8 @@ from ..plan.degrees import Parallelism
 from ..plan.placement import Placement
 from .columns import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
 from .compute import block_cost
+from .steps import COMPUTE, INPUT, Handles, Recipe, Step
 
-COMPUTE = -1
-INPUT = -1
-
-
-class Step(NamedTuple):
-    """One node of a recipe.
-
-    Attributes:
-        name: what it is within its layer: ``attention``, ``mlp.rs``.
-        comm_type: ``COMPUTE`` or a Chakra collective type.
-        num_ops, size: FLOPs and bytes of a compute block; 0 and bytes of a collective.
-        axis: label of a collective (tp, cp, ep), empty for compute.
-        group: key of ``plan.dims.GROUPS`` it runs over, empty for compute.
-        after: indices of the steps it needs, ``INPUT`` for what the recipe as a whole is given.
-    """
-
-    name: str
-    comm_type: int
-    num_ops: int
-    size: int
-    axis: str
-    group: str
-    after: tuple[int, ...]
-
-
-class Recipe(NamedTuple):
-    """Steps in order of issue and the indices of those that end it (``INPUT`` alone for an empty one)."""
-
-    steps: tuple[Step, ...]
-    ends: tuple[int, ...]
-
-
-Handles = tuple[int, ...]
 _START: Handles = (INPUT,)
 
 
@@ -306,19 +273,17 @@ class _Chain:
         return Recipe(tuple(self.steps), ends)
 
     def compute(self, name: str, operators: Sequence[Operator], after: Handles) -> Handles:
-        """Compute blocks: one for all operators, or one for each at operator granularity; none without work."""
-        kitchen = self.kitchen
-        if kitchen.parallelism.granularity != "operator":
-            return self._block(name, operators, after)
-        for operator in operators:
-            after = self._block(f"{name}.{operator.name}", (operator,), after)
+        """A block of compute: a step for all operators, or one for each at operator granularity; none without work."""
+        parts = [(name, tuple(operators))]
+        if self.kitchen.parallelism.granularity == "operator":
+            parts = [(f"{name}.{operator.name}", (operator,)) for operator in operators]
+        costs = [(part, block_cost(own, self.kitchen.accelerator, self.kitchen.precision)) for part, own in parts]
+        costs = [(part, cost) for part, cost in costs if cost.num_ops]
+        for index, (part, cost) in enumerate(costs, start=1):
+            closes = index == len(costs)
+            step = Step(self.prefix + part, COMPUTE, cost.num_ops, cost.tensor_size, "", "", after, closes)
+            after = self._add(step)
         return after
-
-    def _block(self, name: str, operators: Sequence[Operator], after: Handles) -> Handles:
-        cost = block_cost(operators, self.kitchen.accelerator, self.kitchen.precision)
-        if cost.num_ops == 0:
-            return after
-        return self._add(Step(self.prefix + name, COMPUTE, cost.num_ops, cost.tensor_size, "", "", after))
 
     def collective(self, axis: str, name: str, comm_type: int, size: int, group: str, after: Handles) -> Handles:
         """A collective over a group of more than one rank."""
@@ -350,25 +315,6 @@ class _Chain:
 def feed_name(model: Model, layer: int) -> str:
     """Name of the second half of a layer."""
     return "experts" if model.is_moe(layer) else "mlp"
-
-
-def join(recipes: Iterable[Recipe]) -> Recipe:
-    """Recipes one after the other."""
-    steps: list[Step] = []
-    ends: Handles = _START
-    for recipe in recipes:
-        base = len(steps)
-        for step in recipe.steps:
-            steps.append(step._replace(after=_shift(step.after, base, ends)))
-        ends = _shift(recipe.ends, base, ends)
-    return Recipe(tuple(steps), ends)
-
-
-def _shift(handles: Handles, base: int, start: Handles) -> Handles:
-    shifted: list[int] = []
-    for handle in handles:
-        shifted += start if handle == INPUT else (handle + base,)
-    return tuple(dict.fromkeys(shifted))
 
 
 def _each(derive: object, operators: Sequence[Operator]) -> tuple[Operator, ...]:

@@ -13,7 +13,7 @@ for the previous one in id order: a fixed order on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,6 +64,7 @@ class StageWriter:
         self.gathered: dict[int, Nodes] = {}
         self.closing = self._closing_actions(self.context.reduce_always)
         self.final = self._closing_actions(False)
+        self.fused = self._fused_actions()
 
     def write(self) -> Trace:
         """The whole step: actions in order, then what data parallelism left, the optimizer, parameter gathers."""
@@ -73,9 +74,9 @@ class StageWriter:
         for step in steps:
             head, self.barrier = self.last + self.barrier, ()
             if step.overlaps_next:
-                _interleave(self._action(step, head, True), self._action(next(steps), head, True))
+                _interleave(self._action(step, head), self._action(next(steps), head))
             else:
-                for _ in self._action(step, head, False):
+                for _ in self._action(step, head):
                     pass
         self._finish_gradients()
         self._optimizer()
@@ -83,8 +84,8 @@ class StageWriter:
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
-    def _action(self, step: Action, head: Nodes, paired: bool) -> Generator[None, None, None]:
-        """Emit one action; yields after every compute node, so that two actions can be interleaved."""
+    def _action(self, step: Action, head: Nodes) -> Generator[None, None, None]:
+        """Emit one action; yields after every block of compute, so that two actions can be interleaved."""
         inputs = self._arrivals(step)
         name = f"{step.kind}.m{step.micro_batch}.c{step.chunk}"
         phase = "BW" if step.kind == "B" and step.whole else step.kind
@@ -92,7 +93,7 @@ class StageWriter:
         order = range(len(units)) if step.kind == "F" else range(len(units) - 1, -1, -1)
         uses = [_Use(step.kind, step.micro_batch, step.chunk, index) for index in order]
         closes = step in self.closing
-        if self._can_fuse(uses, closes, paired):
+        if step in self.fused:
             program = self.context.fused(self.stage, step.chunk, phase)
             inputs = yield from self._emit(program, name, inputs, head, ())
         else:
@@ -111,7 +112,7 @@ class StageWriter:
         """Instantiate a recipe; ``head`` controls what it starts with, ``gate`` its first compute node."""
         builder, static = self.builder, self.context.static_order
         made: list[int] = []
-        for comm_type, axis, suffix, num_ops, size, group, after in program.steps:
+        for comm_type, axis, suffix, num_ops, size, group, after, closes in program.steps:
             if after == (INPUT,):
                 deps, ctrl = inputs, head
             else:
@@ -130,7 +131,8 @@ class StageWriter:
                 node = builder.compute(f"{name}.{suffix}", num_ops, size, deps, ctrl)
                 self.last = (node,)
                 made.append(node)
-                yield
+                if closes:
+                    yield
                 continue
             if static:
                 ctrl = _union(ctrl, self.last_collective)
@@ -148,11 +150,19 @@ class StageWriter:
             self.places[group] = self.context.names.where(group, self.rank)
         return self.places[group]
 
-    def _can_fuse(self, uses: Sequence[_Use], closes: bool, paired: bool) -> bool:
-        """Block granularity fuses an action unless data parallelism or an overlapped partner needs its parts."""
-        if self.context.parallelism.granularity != "block" or paired or closes:
-            return False
-        return not any(use in self.gather_of for use in uses)
+    def _fused_actions(self) -> set[Action]:
+        """At block granularity, the actions whose compute is one node.
+
+        Not those under which parameters are gathered or gradients reduced, which wait for units and take turns with an
+        action's collectives; nor overlapped pairs, which are interleaved block by block.
+        """
+        if self.context.parallelism.granularity != "block":
+            return set()
+        uses = {(use.kind, use.micro_batch, use.chunk) for use in self.gather_of}
+        first = 1 + max((i for i, step in enumerate(self.actions) if step.key in uses), default=-1)
+        last = next(i for i, step in enumerate(self.actions) if step in self.closing)
+        paired = [False, *(step.overlaps_next for step in self.actions)]
+        return {self.actions[i] for i in range(first, last) if not (paired[i] or paired[i + 1])}
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from ..schedule import parameters
 from .columns import ALL_GATHER, ALL_REDUCE
 from .context import COMPUTE
 from .cookbook import Cookbook
-from .recipe import Step
+from .steps import Step
 from .units import Unit
 
 
