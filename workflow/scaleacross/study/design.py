@@ -16,6 +16,7 @@ from ..files import canonical_json
 from ..model import Model, load_model
 from ..plan.degrees import Parallelism, training_from
 from ..schedule import parameters
+from ..trace.fuse import check_fused
 from .expressions import Expression, parse_expression
 from .idle import check_idle
 from .outcomes import RATE_COLUMNS, check_outcomes, check_prices, rate_columns
@@ -164,6 +165,8 @@ class Designer:
         config = self._configs[key]
         if isinstance(config, Infeasible):
             raise config
+        if plan.content["parallelism"]["granularity"] == "block":
+            check_fused(plan.placement, json.loads(config[1]["system.json"]))
         return config
 
     def check_constraints(self, values: Mapping[str, Any]) -> None:
