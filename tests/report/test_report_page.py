@@ -14,7 +14,8 @@ from scaleacross.report.page import FIRST_ROWS, LEAST_FAILED, MOST_ROWS
 from synthetic_study import DIMENSIONS, ENVIRONMENT, PRODUCTION, TIERS, make_rows, write_study
 
 VOID = {"meta", "input", "br", "wbr", "link", "img", "hr"}
-FIGURES = ["breakdown", "effects", "gantt", "gantt-detail", "pareto-iteration_time_s-memory_gib", "speedups"]
+FIGURES = ["breakdown", "effects", "gantt", "gantt-detail", "heatmap", "network", "pareto-iteration_time_s-memory_gib"]
+FIGURES.append("speedups")
 GANTTS = [
     Gantt(name, [[Bar(0.1 * n, 0.1 * n + 0.1, "FB"[n % 2], n)] for n in range(4)]) for name in ("winner", "other")
 ]

@@ -12,7 +12,6 @@ from fluid_plans import PLANS, TIERS, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaleacross.engine import simulate
-from scaleacross.engine.fluid.critical import parts
 from scaleacross.engine.workload import Workload
 from scaleacross.trace.columns import TraceBuilder
 
@@ -87,7 +86,7 @@ def test_the_critical_path_fills_the_iteration(name: str, tiers: tuple[TierSpec,
         assert step.start <= reached
         assert step.adds == pytest.approx(max(0.0, step.end - reached))
         reached = max(reached, step.end)
-    assert sum(parts(out.critical).values()) == pytest.approx(out.time_ns)
+    assert sum(out.critical_parts().values()) == pytest.approx(out.time_ns)
     rows = {sim: {row[2:] for row in out.timeline(sim)} for sim in range(len(out.timelines))}
     assert all((step.name, step.axis) in rows[step.sim] for step in out.critical)
 

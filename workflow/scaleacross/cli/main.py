@@ -28,6 +28,7 @@ COMMANDS = {
     "verdict": "fail when more points failed than the study allows",
     "published": "compare results with the published values of their studies",
     "paper": "sum up the paper's experiment over its studies",
+    "timeline": "write what points of a study do when, for Perfetto, and their critical path",
     "show": "print a study's winner, its speedups and the report's path",
     "plan": "show a plan, print it as Megatron-LM or torchtitan settings, or read it from them",
     "twin": "write a point scaled down to 64-256 NPUs as a complete ASTRA-sim input folder",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,24 @@ from .use import TierUse
 
 Int64 = NDArray[np.int64]
 Row = tuple[int, int, str, str]
+
+
+class Step(NamedTuple):
+    """An operator on the critical path.
+
+    Attributes:
+        sim: number of its class. rank: that the class is simulated as. name, axis: of the operator (``compute``,
+            ``other``, or tp, cp, ep, pp, dp).
+        start, end: ns. adds: ns by which it makes the path longer; those of all steps add up to the iteration.
+    """
+
+    sim: int
+    rank: int
+    name: str
+    axis: str
+    start: float
+    end: float
+    adds: float
 
 
 @dataclass(slots=True)
@@ -37,6 +56,7 @@ class Outcome:
             design uses more bandwidth than its ports have. ``inf`` without communication and computation.
         wall_s: time that the simulation took. events: events simulated.
         representatives: rank of each timeline.
+        critical: the critical path, first to last; needs ``timeline=True`` and the model ``scaleacross``.
     """
 
     status: str
@@ -53,12 +73,21 @@ class Outcome:
     model: str = "unaware"
     representatives: list[int] = field(default_factory=list)
     timelines: list[list[Row]] = field(default_factory=list)
+    critical: list[Step] = field(default_factory=list, repr=False)
 
     @property
     def compute_max_ns(self) -> int:
         """Time that the rank which computes longest does so (of those that finished)."""
         done = self.finish_cycles >= 0
         return int((self.finish_cycles - self.exposed_cycles)[done].max(initial=0))
+
+    def critical_parts(self) -> dict[str, float]:
+        """Nanoseconds that the operators of each kind (``compute``, an axis, ``other``) add to the critical path, the
+        largest first."""
+        total: dict[str, float] = {}
+        for step in self.critical:
+            total[step.axis] = total.get(step.axis, 0.0) + step.adds
+        return dict(sorted(((axis, ns) for axis, ns in total.items() if ns > 0), key=lambda item: -item[1]))
 
     def timeline(self, k: int) -> list[Row]:
         """Rows (start_ns, end_ns, name, axis) of simulated rank (class) ``k`` in order of start; needs

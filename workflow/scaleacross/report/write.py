@@ -65,7 +65,7 @@ def write_report(
     page["joint"] = joint_section(folder, findings.headline)
     page["network"] = network.network_section(findings)
     page["critical"] = network.critical_section(critical)
-    page["heatmap"] = [name_of(name) for name in heatmap.pair_of(findings.effects()) or ()]
+    page["heatmap"] = [name_of(name) for name in heatmap.pair_of(findings, findings.effects()) or ()]
     write_atomic(output, environment.get_template("report.html.j2").render(page))
     return output
 
@@ -73,7 +73,7 @@ def write_report(
 def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Draw what can be drawn: inline SVG by name, and for the others why not."""
     winner, effects = findings.winner(), findings.effects()
-    pair = heatmap.pair_of(effects)
+    pair = heatmap.pair_of(findings, effects)
     best = 0.0 if winner is None else findings.objective.score(winner)
     none = "No point is feasible, so there is nothing to draw."
     plans: list[tuple[str, bool, str, Callable[[], Figure]]] = [

@@ -72,6 +72,7 @@ STEP_CODE = {
         "engine",
         "astra",
         "search.interplay",
+        "search.timeline",
         "search.objective",
         "search.pareto",
         "search.select",

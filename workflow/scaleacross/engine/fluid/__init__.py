@@ -3,9 +3,7 @@
 See ``docs/network-model.md``.
 """
 
-from ..use import TierUse
-from .critical import Step
 from .outcome import FluidOutcome
 from .simulate import simulate_fluid
 
-__all__ = ["FluidOutcome", "Step", "TierUse", "simulate_fluid"]
+__all__ = ["FluidOutcome", "simulate_fluid"]

@@ -7,35 +7,16 @@ the slot is the one before. An operator adds what of it lies after the end of th
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ..outcome import Step
 from ..program import AXIS_NAMES
 from . import layout as L
 from .build import Built
 from .machine import Machine
 
 LABELS = (*AXIS_NAMES, "compute", "other")  # of an operator's axis
-
-
-class Step(NamedTuple):
-    """An operator on the critical path.
-
-    Attributes:
-        sim: number of its class. rank: that the class is simulated as. name, axis: of the operator (``compute``,
-            ``other``, or tp, cp, ep, pp, dp).
-        start, end: ns. adds: ns by which it makes the path longer; those of all steps add up to the iteration.
-    """
-
-    sim: int
-    rank: int
-    name: str
-    axis: str
-    start: float
-    end: float
-    adds: float
 
 
 def critical_path(built: Built, machine: Machine) -> list[Step]:
@@ -68,11 +49,3 @@ def _holders(
     """(slot, time) -> the row that held the slot until then; rows that take no time hold none."""
     rows = np.flatnonzero((slot >= 0) & (end > start))
     return {(s, t): r for s, t, r in zip(slot[rows].tolist(), end[rows].tolist(), rows.tolist(), strict=True)}
-
-
-def parts(steps: list[Step]) -> dict[str, float]:
-    """Nanoseconds that the operators of each kind (``compute``, an axis, ``other``) add to the path, by most."""
-    total: dict[str, float] = {}
-    for step in steps:
-        total[step.axis] = total.get(step.axis, 0.0) + step.adds
-    return dict(sorted(((axis, ns) for axis, ns in total.items() if ns > 0), key=lambda item: -item[1]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ..program import AXIS_NAMES
 from . import layout as L
 from .bounds import bound_ratio
 from .build import Built
-from .critical import LABELS, Step, critical_path
+from .critical import LABELS, critical_path
 from .machine import Machine
 from .prepared import COMPUTES
 from .stuck import stuck_message
@@ -34,12 +34,10 @@ class FluidOutcome(Outcome):
     Attributes:
         time_ns: ``iteration_ns`` before rounding.
         flows_solved: flows that were given a rate by sharing.
-        critical: the critical path, first to last; needs ``timeline=True``.
     """
 
     time_ns: float = 0.0
     flows_solved: int = 0
-    critical: list[Step] = field(default_factory=list, repr=False)
 
 
 def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) -> FluidOutcome:
@@ -90,7 +88,7 @@ def _executions(built: Built, machine: Machine) -> NDArray[np.float64]:
     """How often each job ran, float64[jobs]."""
     job = machine.tables.job
     ran = job[(machine.real("row", L.END) >= 0) & (job >= 0)]
-    return np.bincount(ran, minlength=len(built.jobs)) / np.maximum(1, machine.tables.need)
+    return np.bincount(ran, minlength=len(built.jobs)) / np.maximum(1, machine.tables.need[: len(built.jobs)])
 
 
 def _timelines(built: Built, machine: Machine) -> list[list[Row]]:
