@@ -32,6 +32,7 @@ COMMANDS = {
     "show": "print a study's winner, its speedups and the report's path",
     "plan": "show a plan, print it as Megatron-LM or torchtitan settings, or read it from them",
     "twin": "write a point scaled down to 64-256 NPUs as a complete ASTRA-sim input folder",
+    "prune": "list, or remove, traces and configurations that a study no longer uses",
     "sim": "simulate ASTRA-sim inputs: the flags and the output of its analytical binary",
     "check": "check any set of ASTRA-sim inputs before a run",
     "expand": "write every rank's trace of a folded workload",
