@@ -152,7 +152,7 @@ def test_every_reason_is_told(full):
     _, rows, page = full
     for word in ("E-MEMORY", "E-SCHEDULE", "E-CONSTRAINT", "E-LIMIT"):
         assert word in page.text
-    assert f"{sum(row['status'] != 'ok' for row in rows)} of {len(rows):,} points have no usable time" in page.text
+    assert f"{sum(row['status'] != 'ok' for row in rows)} of {len(rows):,} points cannot win" in page.text
 
 
 def test_strings_of_the_user_are_escaped(tmp_path):

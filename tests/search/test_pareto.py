@@ -135,18 +135,20 @@ def alternative_rows() -> list[Row]:
         {"point_id": point, "status": "ok", "iteration_time_s": time, "memory_gib": memory, "pp": pp}
         for point, time, memory, pp in (
             ("best", 10.0, 70.0, "8"), ("close", 10.05, 60.0, "16"), ("lean", 10.09, 55.0, "32"),
-            ("half", 12.0, 34.0, "64"), ("least", 20.0, 20.0, "128"),
+            ("near", 10.4, 40.0, "48"), ("half", 12.0, 34.0, "64"), ("least", 20.0, 20.0, "128"),
         )
     ]  # fmt: skip
 
 
-def test_alternatives_are_close_or_half() -> None:
+def test_alternatives_are_within_a_limit_or_half() -> None:
     rows = alternative_rows()
-    close, half = alternatives(rows[0], rows, ITERATION_TIME, [["iteration_time_s", "memory_gib"]], ["pp"])
-    assert (close["point_id"], half["point_id"]) == ("lean", "half")
+    fronts = [["iteration_time_s", "memory_gib"]]
+    close, near, half = alternatives(rows[0], rows, ITERATION_TIME, fronts, ["pp"])
+    assert [item["point_id"] for item in (close, near, half)] == ["lean", "near", "half"]
     assert close["costs_pct"] == pytest.approx(0.9) and half["costs_pct"] == pytest.approx(20.0)
     assert close["changed"] == {"pp": {"from": "8", "to": "32"}}
     assert half["summary"] == "20.00 % slower, memory_gib 34 instead of 70 (pp 8 -> 64)"
+    assert [item["point_id"] for item in alternatives(rows[0], rows[:3], ITERATION_TIME, fronts, ["pp"])] == ["lean"]
     assert alternatives(rows[0], rows, ITERATION_TIME, [["mfu", "memory_gib"]], ["pp"]) == []
 
 
@@ -154,6 +156,6 @@ def test_the_table_says_whether_it_is_exact() -> None:
     rows = [*alternative_rows(), {"point_id": "x", "status": "rejected", "iteration_time_s": 1.0, "memory_gib": 1.0}]
     for exact in (True, False):
         table = list(pareto_rows(rows, Rules(), [["iteration_time_s", "memory_gib"]], ["pp"], exact))
-        assert [row["point_id"] for row in table] == ["best", "close", "lean", "half", "least"]
+        assert [row["point_id"] for row in table] == ["best", "close", "lean", "near", "half", "least"]
         assert {row["exact"] for row in table} == {exact}
     assert [*FIRST, *LAST] == [column.name for column in PARETO]

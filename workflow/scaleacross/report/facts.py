@@ -36,6 +36,7 @@ def facts_from(content: Mapping[str, Any], optimum: Mapping[str, Any], provenanc
         chosen=tuple(str(entry["point_id"]) for entry in chosen if entry.get("point_id")),
         allow_unphysical=bool(study.get("allow_unphysical", False)),
         objective=str(study.get("objective", "iteration_time")),
+        require=tuple(study.get("require") or ()),
         fronts=tuple(tuple(front) for front in content["pareto"]),
         alternatives=headline.get("alternatives") or (),
         complete=study.get("search") != "certified",

@@ -42,7 +42,7 @@ class StudyFacts:
         baselines: what each baseline fixes.
         chosen: ids of the points that were chosen, one an environment; needed only where there are no speedups.
         allow_unphysical: points faster than their lower bound count too.
-        objective: of the study. fronts: columns of every Pareto front.
+        objective, require: of the study. fronts: columns of every Pareto front.
         alternatives: of ``optimum.yaml`` for the headline.
         complete: whether the tables hold every point of the study; a certified search leaves some out.
         tiers: names, inner to outer.
@@ -62,6 +62,7 @@ class StudyFacts:
     chosen: tuple[str, ...] = ()
     allow_unphysical: bool = False
     objective: str = ITERATION_TIME.name
+    require: tuple[str, ...] = ()
     fronts: tuple[tuple[str, ...], ...] = ((TIME, "memory_gib"),)
     alternatives: Sequence[Mapping[str, Any]] = ()
     complete: bool = True

@@ -38,6 +38,8 @@ LEAST_FAILED = 250
 #: Rows laid out when the page opens, the others on demand: a browser needs a second for a thousand.
 FIRST_ROWS = 150
 
+_NOT_FAILED = ("ok", "infeasible", "rejected", "unphysical")
+
 NETWORK_MODELS = {
     "unaware": "ASTRA-sim's congestion-unaware model: messages in flight at the same time do not slow one another down",
     "aware": "ASTRA-sim's congestion-aware model: messages queue at each link",
@@ -133,7 +135,9 @@ def _verdict(findings: Findings, winner: Row) -> dict[str, Any]:
         "model": model,
         "model_text": NETWORK_MODELS.get(model, ""),
         "simulator": text_of(winner, "simulator"),
-        "failed": sum(n for status, n in findings.counts().items() if status not in ("ok", "infeasible", "unphysical")),
+        "failed": sum(n for status, n in findings.counts().items() if status not in _NOT_FAILED),
+        "rejected": findings.counts().get("rejected", 0),
+        "required": ", ".join(findings.facts.require),
         "unphysical": findings.counts().get("unphysical", 0),
     }
 

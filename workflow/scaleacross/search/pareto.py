@@ -16,8 +16,8 @@ from .select import Rules, contenders, environments, rank
 
 #: Columns of ``pareto.csv`` before the design and after it.
 FIRST, LAST = ("front", "point_id"), ("exact",)
-CLOSE_PCT = 1.0  # "as good as the best"
-SHARE = 0.5  # "half of it"
+CLOSE_PCT = (1.0, 5.0)  # that an alternative may cost
+SHARE = 0.5  # of what the winner has, whatever that costs
 _DIGITS = 4
 
 
@@ -72,7 +72,7 @@ def front_columns(fronts: Sequence[Sequence[str]]) -> list[str]:
 def alternatives(
     winner: Row, ranked: Sequence[Row], objective: Objective, fronts: Sequence[Sequence[str]], design: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Points to take instead of the winner: with less of something within 1 % of the best, or with half of it.
+    """Points to take instead of the winner: least of something within 1 % and 5 % of the best, and half of it.
 
     Only fronts of the objective against one other column are asked.
 
@@ -81,21 +81,27 @@ def alternatives(
     """
     found: list[dict[str, Any]] = []
     for columns in fronts:
-        if len(columns) != 2 or columns[0] != objective.column:
+        if len(columns) != 2 or columns[0] != objective.column or losses(winner, columns) is None:
             continue
-        other = columns[1]
-        mine = losses(winner, [other])
-        points = [row for row in front(ranked, columns, objective) if row["point_id"] != winner["point_id"]]
-        if mine is None:
-            continue
-        close = [row for row in points if _costs(winner, row, objective) <= CLOSE_PCT and _less(row, winner, other)]
-        if close:
-            found.append(_alternative(winner, close[-1], objective, other, design))
-        if mine[0] > 0:
-            half = [row for row in points if row not in close and float(row[other]) <= SHARE * float(winner[other])]
-            if half:
-                found.append(_alternative(winner, half[0], objective, other, design))
+        told: list[str] = []
+        for row in _choices(winner, front(ranked, columns, objective), objective, columns[1]):
+            if row["point_id"] not in told:
+                told.append(row["point_id"])
+                found.append(_alternative(winner, row, objective, columns[1], design))
     return found
+
+
+def _choices(winner: Row, points: Sequence[Row], objective: Objective, column: str) -> Iterator[Row]:
+    """Points of a front with less of a column than the winner: most saving within each limit, and the cheapest half."""
+    less = [row for row in points if _less(row, winner, column)]
+    for limit in CLOSE_PCT:
+        close = [row for row in less if _costs(winner, row, objective) <= limit]
+        if close:
+            yield close[-1]
+    if column not in MORE_IS_BETTER:
+        half = [row for row in less if float(row[column]) <= SHARE * float(winner[column])]
+        if half:
+            yield half[0]
 
 
 def _costs(winner: Row, row: Row, objective: Objective) -> float:
