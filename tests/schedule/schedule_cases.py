@@ -43,7 +43,7 @@ def latency_aware(draw: DrawFn, p: int, m: int) -> Schedule:
     f, b, w = (draw(durations(p * chunks)) for _ in "fbw")
     split, delay = draw(st.booleans()), draw(delays(p))
     return build(
-        "latency-aware", p, m, chunks, f=f, b=b, w=w, delay=delay, in_flight=limits, split=split, layout=layout
+        "latency-aware", p, m, chunks, f=f, b=b, w=w, delay=delay, in_flight=limits, split=split, chunk_layout=layout
     )
 
 

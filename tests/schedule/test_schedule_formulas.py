@@ -102,6 +102,14 @@ def test_zbv(p: int) -> None:
         assert schedule.peak_in_flight == (2 * p,) * p
 
 
+@pytest.mark.parametrize("p", [3, 4, 5, 6, 8, 12])
+def test_zbv_that_never_fills(p: int) -> None:
+    """Bubbles of the authors' own scheduler (zbv, run for p up to 16) for fewer micro-batches than ranks, F = B = W."""
+    one_short, two = (replay(build("zbv", p, m, 2), 1, 1, 1) for m in (p - 1, 2))
+    assert (one_short.span - 6 * (p - 1), one_short.makespan - 6 * (p - 1)) == (p, p + 1)
+    assert p == 3 or two.makespan - 12 == 4 * p - 9
+
+
 @pytest.mark.parametrize("p", [2, 3, 4, 5, 6, 7, 8, 9, 12, 16])
 def test_v_half(p: int) -> None:
     """Memory floor((p + 2) / 2) activations of a rank's layers, the authors' bound for 2405.15362, met exactly.

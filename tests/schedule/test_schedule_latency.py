@@ -6,12 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise, permutations, product
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scaleacross.errors import Deadlock, InvalidInput, LimitReached
-from scaleacross.schedule import Action, Schedule, action, build, looped_positions, makespan_lower_bound, replay
+from scaleacross.errors import Deadlock, Infeasible, InvalidInput, LimitReached
+from scaleacross.schedule import (
+    Action,
+    Schedule,
+    action,
+    build,
+    looped_positions,
+    makespan_lower_bound,
+    replay,
+    v_positions,
+)
 from schedule_cases import delays, durations
 
 
@@ -22,6 +32,7 @@ def cut(stages: int, seconds: float) -> list[list[float]]:
 
 
 @given(st.integers(2, 5), st.integers(1, 10), st.data())
+@settings(max_examples=50, deadline=None)
 def test_not_slower_than_the_known_schedules_at_the_same_memory(p: int, m: int, data: st.DataObject) -> None:
     f, b, w = (data.draw(durations(p)) for _ in "fbw")
     delay = data.draw(delays(p))
@@ -68,7 +79,7 @@ def test_one_rank_and_one_micro_batch() -> None:
 
 
 def test_same_input_same_schedule() -> None:
-    one, two = (build("latency-aware", 4, 9, 2, delay=cut(4, 3), layout="v") for _ in range(2))
+    one, two = (build("latency-aware", 4, 9, 2, delay=cut(4, 3), chunk_layout="v") for _ in range(2))
     assert one == two
 
 
@@ -82,7 +93,7 @@ def orders(m: int, split: bool) -> Iterator[tuple[Action, ...]]:
         counts = dict.fromkeys(kinds, 0)
         row = []
         for kind in order:
-            row.append(action(kind, counts[kind], whole=kind != "B" or not split))  # type: ignore[arg-type]
+            row.append(action(kind, counts[kind], whole=kind != "B" or not split))
             counts[kind] += 1
             if any(counts[later] > counts[earlier] for earlier, later in pairwise(kinds)):
                 break
@@ -124,20 +135,76 @@ def test_optimal_is_the_best_of_all_orders(
     )
 
 
-@given(st.integers(2, 3), st.integers(2, 4), st.booleans(), st.data())
-@settings(max_examples=15, deadline=None)
-def test_optimal_between_bound_and_greedy(p: int, m: int, split: bool, data: st.DataObject) -> None:
+def chunked_orders(m: int, chunks: int) -> Iterator[tuple[Action, ...]]:
+    """Every order of one rank with whole backwards: forwards by chunk, then backwards, micro-batches first in first."""
+    chain = [("F", chunk) for chunk in range(chunks)] + [("B", chunk) for chunk in reversed(range(chunks))]
+
+    def extend(done: tuple[int, ...], row: tuple[Action, ...]) -> Iterator[tuple[Action, ...]]:
+        if all(count == len(chain) for count in done):
+            yield row
+        for micro_batch, count in enumerate(done):
+            if count < len(chain) and (micro_batch == 0 or done[micro_batch - 1] > count):
+                kind, chunk = chain[count]
+                after = (*done[:micro_batch], count + 1, *done[micro_batch + 1 :])
+                yield from extend(after, (*row, action(kind, micro_batch, chunk)))
+
+    yield from extend((0,) * m, ())
+
+
+@pytest.mark.parametrize("layout, positions", [("looped", looped_positions(3, 2)), ("v", v_positions(3))])
+@pytest.mark.parametrize("limit, delay", [(2, 1), (3, 0), (4, 3)])
+def test_optimal_with_chunks_is_the_best_of_all_orders(
+    layout: str, positions: tuple[tuple[int, ...], ...], limit: int, delay: int
+) -> None:
     pytest.importorskip("highspy")
-    f, b, w = (data.draw(durations(p)) for _ in "fbw")
+    f, b, w = [3, 1, 2, 1, 1, 2], [2, 2, 1, 3, 1, 1], 1
+    best = float("inf")
+    for rows in product(list(chunked_orders(2, 2)), repeat=3):
+        schedule = Schedule("test-any", 3, 2, 2, rows, positions)
+        if max(schedule.peak_in_flight) <= limit:
+            try:
+                best = min(best, replay(schedule, f, b, w, delay).makespan)
+            except Deadlock:
+                continue
+    options = {"f": f, "b": b, "w": w, "delay": delay, "in_flight": limit, "split": False, "chunk_layout": layout}
+    found = build("latency-aware", 3, 2, 2, solver="optimal", **options)
+    assert max(found.peak_in_flight) <= limit
+    assert replay(found, f, b, w, delay).makespan == pytest.approx(best, abs=1e-6)
+
+
+@given(st.integers(2, 3), st.integers(2, 3), st.sampled_from([(1, ""), (2, "looped"), (2, "v")]), st.data())
+@settings(max_examples=15, deadline=None)
+def test_bound_optimal_greedy_and_fixed_schedules_in_this_order(
+    p: int, m: int, shape: tuple[int, str], data: st.DataObject
+) -> None:
+    """Under the same memory limit, with delays: the fixed schedules are those that keep it."""
+    pytest.importorskip("highspy")
+    chunks, layout = shape
+    f, b, w = (data.draw(durations(p * chunks)) for _ in "fbw")
     delay = data.draw(delays(p))
-    limit = data.draw(st.integers(1, p + 1))
-    greedy, best = (
-        build("latency-aware", p, m, f=f, b=b, w=w, delay=delay, in_flight=limit, split=split, solver=solver)
-        for solver in ("greedy", "optimal")
-    )
+    limit = data.draw(st.integers(chunks, p * chunks + 1))
+    split = data.draw(st.booleans())
+    options: dict[str, Any] = {"f": f, "b": b, "w": w, "delay": delay, "in_flight": limit, "split": split}
+    options |= {"chunk_layout": layout} if layout else {}
+    greedy = build("latency-aware", p, m, chunks, **options)
+    try:
+        best = build("latency-aware", p, m, chunks, solver="optimal", time_limit=3, **options)
+    except LimitReached:
+        assume(False)
     assert max(best.peak_in_flight) <= limit
-    time = replay(best, f, b, w, delay).makespan
-    assert makespan_lower_bound(best, f, b, w, delay) <= time <= replay(greedy, f, b, w, delay).makespan
+    times = [replay(schedule, f, b, w, delay).makespan for schedule in (best, greedy)]
+    assert makespan_lower_bound(best, f, b, w, delay) <= times[0] <= times[1]
+    whole, apart = {"": (["1f1b"], ["zb-h1", "zb-h2"]), "looped": (["interleaved"], []), "v": ([], V_SHAPED)}[layout]
+    for name in (*whole, *(apart if split else ())):
+        try:
+            fixed = build(name, p, m, chunks)
+        except Infeasible:
+            continue
+        if max(fixed.peak_in_flight) <= limit:
+            assert times[1] <= replay(fixed, f, b, w, delay).makespan
+
+
+V_SHAPED = ["zbv", "v-half", "v-min"]
 
 
 def test_optimal_beats_greedy_somewhere() -> None:

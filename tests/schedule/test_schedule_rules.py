@@ -34,7 +34,7 @@ from scaleacross.schedule import Schedule, action, build, looped_positions, name
         ("dualpipe-v", 4, 7, 2, {}, "micro_batches >= 2 * stages (7 >= 8)"),
         ("dualpipe-v", 4, 8, 1, {}, "chunks == 2 (1)"),
         ("latency-aware", 4, 8, 3, {"in_flight": 2}, "in_flight >= chunks (2 >= 3)"),
-        ("latency-aware", 4, 8, 3, {"layout": "v"}, "chunks == 2 for layout v (3)"),
+        ("latency-aware", 4, 8, 3, {"chunk_layout": "v"}, "chunks == 2 for chunk_layout v (3)"),
     ],
 )
 def test_infeasible_with_the_values(
@@ -61,7 +61,7 @@ def test_infeasible_with_the_values(
         ("interleaved", (4, 8, 2), {"contiguous": "4"}, "contiguous is '4'"),
         ("latency-aware", (4, 8), {"in_flight": 4.5}, "in_flight is 4.5"),
         ("latency-aware", (4, 8), {"in_flight": [4, 4, 0, 4]}, "in_flight is 0"),
-        ("latency-aware", (4, 8), {"layout": "u"}, "layout is 'u'"),
+        ("latency-aware", (4, 8), {"chunk_layout": "u"}, "chunk_layout is 'u'"),
         ("latency-aware", (4, 8), {"solver": "optimum"}, "did you mean 'optimal'?"),
         ("latency-aware", (4, 8), {"in_flight": [4, 4]}, "2 limits for 4 stages"),
         ("latency-aware", (4, 8), {"f": [1, 2]}, "f has 2 durations"),

@@ -38,7 +38,7 @@ def latency_aware(
     delay: Delays = 0.0,
     in_flight: int | Sequence[int] | None = None,
     split: bool = True,
-    layout: Literal["looped", "v"] = "looped",
+    chunk_layout: Literal["looped", "v"] = "looped",
     solver: Literal["greedy", "optimal"] = "greedy",
     objective: Objective = "makespan",
     time_limit: float = 10.0,
@@ -52,7 +52,7 @@ def latency_aware(
             1F1B's first rank. More of it hides more delay: a rank stays busy across a round trip of
             2 delay + the downstream passes with that time / (f + b + w) micro-batches in flight.
         split: run weight gradients apart from the input gradients (Zero Bubble), which lets gradients leave earlier.
-        layout: where the chunks of a rank lie: looped as interleaved 1F1B, or in V shape (2 chunks).
+        chunk_layout: where the chunks of a rank lie: looped as interleaved 1F1B, or in V shape (2 chunks).
         solver: ``greedy``, or ``optimal``: a mixed-integer program by HiGHS (the package highspy) that proves its
         result;
             one chunk and small instances only.
@@ -60,20 +60,21 @@ def latency_aware(
         time_limit: seconds the solver may take.
 
     Raises:
-        Infeasible: in_flight below chunks, or layout v without 2 chunks.
+        Infeasible: in_flight below chunks, or chunk_layout v without 2 chunks.
         InvalidInput: E-SCHEDULE for an unknown option; E-SOLVER if highspy is missing.
         LimitReached: E-SOLVER if optimality isn't proven in time.
     """
     name = "latency-aware"
-    _one_of("layout", layout, ("looped", "v"))
+    _one_of("chunk_layout", chunk_layout, ("looped", "v"))
     _one_of("solver", solver, ("greedy", "optimal"))
     _one_of("objective", objective, ("makespan", "span"))
-    require(layout == "looped" or chunks == 2, name, f"chunks == 2 for layout v ({chunks})", "set chunks to 2")
+    in_v = chunk_layout == "v"
+    require(not in_v or chunks == 2, name, f"chunks == 2 for chunk_layout v ({chunks})", "set chunks to 2")
     limits = _limits(name, stages, chunks, in_flight)
     depth = stages * chunks
     problem = Problem(
         micro_batches=micro_batches,
-        positions=v_positions(stages) if layout == "v" else looped_positions(stages, chunks),
+        positions=v_positions(stages) if in_v else looped_positions(stages, chunks),
         f=as_durations("f", f, depth),
         b=as_durations("b", b, depth),
         w=as_durations("w", w, depth),
@@ -85,7 +86,6 @@ def latency_aware(
         return best_of(name, problem, objective)
     from .solver import solve
 
-    require(chunks == 1, name, f"chunks == 1 for solver optimal ({chunks})", "use solver greedy")
     require(objective == "makespan", name, f"objective makespan for solver optimal ({objective})", "use solver greedy")
     return solve(best_of(name, problem, objective), problem, time_limit)
 

@@ -1,9 +1,10 @@
-"""The optimal order of a one-chunk pipeline by mixed-integer programming: HiGHS, from the package highspy, an extra.
+"""The optimal order of a pipeline by mixed-integer programming: HiGHS, from the package highspy, an extra.
 
 Start times are continuous, and for every two actions of a rank whose order is open a binary says which comes first.
-Equal micro-batches may be numbered in the order they run, so F, B and W are first in, first out without loss; then the
-activation limit L is linear: the F of micro-batch i starts after micro-batch i - L, which held its slot, is released. A
-known schedule gives the first solution, and its makespan the big-M of each pair.
+Equal micro-batches may be numbered in the order they run, so F, B and W of a chunk are first in, first out without
+loss. The activation limit L is then linear: of one chunk the F of micro-batch i starts after micro-batch i - L, which
+held its slot, is released; with more chunks the forwards before an F outnumber the releases before it by less than L,
+both counted by the binaries. A known schedule gives the first solution, and its makespan the big-M of each pair.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from typing import Any
 
 from ..errors import InvalidInput, LimitReached
@@ -23,7 +25,7 @@ from .replay import Replay, replay
 
 _TOLERANCE = 1e-6
 
-Node = tuple[int, Kind, int]  # (rank, kind, micro-batch)
+Node = tuple[int, Kind, int, int]  # (rank, kind, chunk, micro-batch)
 
 
 def solve(incumbent: Schedule, problem: Problem, time_limit: float) -> Schedule:
@@ -39,11 +41,16 @@ def solve(incumbent: Schedule, problem: Problem, time_limit: float) -> Schedule:
         return incumbent
     graph = _Graph.of(problem, known.makespan)
     starts = _optimize(graph, _starts_of(known), least, time_limit)
+    grain = known.makespan * _TOLERANCE
     ordered: list[list[Action]] = []
     for rank, row in enumerate(incumbent.actions):
-        timed = [(starts[rank, step.kind, step.micro_batch], step.kind, step.micro_batch, step) for step in row]
+        # Of actions that start together (some take no time) first the one that the other may wait for.
+        timed: list[tuple[int, int, int, Action]] = []
+        for step in row:
+            node = rank, step.kind, step.chunk, step.micro_batch
+            timed.append((round(starts[node] / grain), step.micro_batch, _depth_in_chain(problem, node), step))
         ordered.append([entry[3] for entry in sorted(timed, key=lambda entry: entry[:3])])
-    found = Schedule(incumbent.name, incumbent.stages, incumbent.micro_batches, 1, freeze(ordered), incumbent.positions)
+    found = replace(incumbent, actions=freeze(ordered))
     better = replay(found, problem.f, problem.b, problem.w, problem.delay).makespan < known.makespan
     return found if better else incumbent
 
@@ -87,6 +94,11 @@ class _Graph:
                 if self.latest[second] - gap < self.latest[first] - 1e-12:
                     self.latest[first], changed = self.latest[second] - gap, True
 
+    def comes_before(self, one: Node, other: Node) -> bool:
+        """Whether of two actions of a rank, not open, this one comes first; ``other`` is a forward."""
+        upstream = _depth_in_chain(self.problem, one) <= _depth_in_chain(self.problem, other)
+        return (one, other) in self.gaps or (one[1] == "F" and upstream and one[3] <= other[3])
+
     def _settle(self, one: Node, other: Node) -> bool:
         """True if the windows leave one order of the two; it becomes a gap."""
         for first, second in ((one, other), (other, one)):
@@ -97,47 +109,66 @@ class _Graph:
 
 
 def _nodes(problem: Problem) -> Iterator[tuple[Node, float]]:
-    for rank in range(problem.stages):
-        for m in range(problem.micro_batches):
-            yield (rank, "F", m), problem.f[rank]
-            yield (rank, "B", m), problem.b[rank] + (0.0 if problem.split else problem.w[rank])
-            if problem.split:
-                yield (rank, "W", m), problem.w[rank]
+    for rank, row in enumerate(problem.positions):
+        for chunk, place in enumerate(row):
+            for m in range(problem.micro_batches):
+                yield (rank, "F", chunk, m), problem.f[place]
+                yield (rank, "B", chunk, m), problem.b[place] + (0.0 if problem.split else problem.w[place])
+                if problem.split:
+                    yield (rank, "W", chunk, m), problem.w[place]
 
 
 def _dependencies(problem: Problem, length: dict[Node, float]) -> Iterator[tuple[tuple[Node, Node], float]]:
     """((first, second), least time from start to start) that hold in every schedule."""
     releasing: Kind = "W" if problem.split else "B"
-    for rank, kind, m in length:
-        node, delay = (rank, kind, m), problem.delay[rank]
+    owners = {place: (rank, chunk) for rank, row in enumerate(problem.positions) for chunk, place in enumerate(row)}
+    for node, took in length.items():
+        rank, kind, chunk, m = node
+        place = problem.positions[rank][chunk]
         if m + 1 < problem.micro_batches:
-            yield (node, (rank, kind, m + 1)), length[node]
-        if kind == "F" and rank + 1 < problem.stages:
-            yield (node, (rank + 1, "F", m)), length[node] + delay[rank + 1]
-        elif kind == "F":
-            yield (node, (rank, "B", m)), length[node]
-        elif kind == "B" and rank > 0:
-            yield (node, (rank - 1, "B", m)), length[node] + delay[rank - 1]
+            yield (node, (rank, kind, chunk, m + 1)), took
+        if kind == "F" and place + 1 == problem.depth:
+            yield (node, (rank, "B", chunk, m)), took
+        elif kind != "W" and (after := place + (1 if kind == "F" else -1)) >= 0:
+            other, its = owners[after]
+            yield (node, (other, kind, its, m)), took + (problem.delay[rank][other] if other != rank else 0.0)
         if kind == "B" and problem.split:
-            yield (node, (rank, "W", m)), length[node]
+            yield (node, (rank, "W", chunk, m)), took
         follower = m + problem.limits[rank]
         if kind == releasing and follower < problem.micro_batches:
-            yield (node, (rank, "F", follower)), length[node]
+            yield (node, (rank, "F", chunk, follower)), took
+
+
+def _depth_in_chain(problem: Problem, node: Node) -> int:
+    """Where an action lies among those of its micro-batch: forwards, backwards, weight gradients."""
+    rank, kind, chunk, _ = node
+    place = problem.positions[rank][chunk]
+    return {"F": place, "B": 2 * problem.depth - 1 - place, "W": 3 * problem.depth - 1 - place}[kind]
 
 
 def _pairs(problem: Problem) -> Iterator[tuple[Node, Node]]:
-    """Pairs on one rank that nothing orders: a kind of a later micro-batch, a later kind of an earlier micro-batch."""
-    kinds: tuple[tuple[Kind, Kind], ...] = (("F", "B"), ("F", "W"), ("B", "W")) if problem.split else (("F", "B"),)
-    for rank in range(problem.stages):
-        for ahead, behind in kinds:
-            for later in range(problem.micro_batches):
-                for earlier in range(later):
-                    yield (rank, ahead, later), (rank, behind, earlier)
+    """Pairs on one rank that nothing orders.
+
+    Where one kind of action waits for another of the same micro-batch, a later micro-batch of the first and an earlier
+    one of the second; elsewhere (a weight gradient and what it does not belong to) any two.
+    """
+    kinds: tuple[Kind, ...] = ("F", "B", "W") if problem.split else ("F", "B")
+    count = range(problem.micro_batches)
+    for rank, row in enumerate(problem.positions):
+        heads: list[Node] = [(rank, kind, chunk, 0) for kind in kinds for chunk in range(len(row))]
+        heads.sort(key=lambda node: _depth_in_chain(problem, node))
+        for first, second in combinations(heads, 2):
+            waits = first[1] != "W" and (second[1] != "W" or first[1] == "F" or row[first[2]] >= row[second[2]])
+            for one, other in product(count, count):
+                if one > other or not waits:
+                    yield (*first[:3], one), (*second[:3], other)
 
 
 def _starts_of(times: Replay) -> dict[Node, float]:
     return {
-        (rank, step.kind, step.micro_batch): start for rank, row in enumerate(times.ranks) for step, start, _ in row
+        (rank, step.kind, step.chunk, step.micro_batch): start
+        for rank, row in enumerate(times.ranks)
+        for step, start, _ in row
     }
 
 
@@ -162,6 +193,7 @@ def _optimize(graph: _Graph, known: dict[Node, float], least: float, time_limit:
         model.addConstr(makespan - start[node] >= length)
     for (one, other), one_first in zip(graph.open, order, strict=True):
         _either_or(model, graph, start, one, other, one_first)
+    _limit_activations(model, graph, dict(zip(graph.open, order, strict=True)))
     hint = highspy.HighsSolution()
     ends = [known[node] + length for node, length in graph.length.items()]
     firsts = [float(known[one] < known[other]) for one, other in graph.open]
@@ -198,3 +230,26 @@ def _either_or(model: Any, graph: _Graph, start: dict[Node, Any], one: Node, oth
     model.addConstr(start[other] - start[one] - slack * one_first >= graph.length[one] - slack)
     slack = graph.latest[other] + graph.length[other] - graph.earliest[one]
     model.addConstr(start[one] - start[other] + slack * one_first >= graph.length[other])
+
+
+def _limit_activations(model: Any, graph: _Graph, order: dict[tuple[Node, Node], Any]) -> None:
+    """With several chunks: at each F, itself and the forwards before it, less the releases before it, fit the limit."""
+    problem = graph.problem
+    releasing = "W" if problem.split else "B"
+    for rank, limit in enumerate(problem.limits):
+        own = [node for node in graph.length if node[0] == rank]
+        starting, ending = ([node for node in own if node[1] == kind] for kind in ("F", releasing))
+        if len(problem.positions[rank]) == 1 or len(starting) <= limit:
+            continue
+        for node in starting:
+            held: Any = 1
+            for sign, others in ((1, starting), (-1, ending)):
+                for other in others:
+                    if (other, node) in order:
+                        held = held + sign * order[other, node]
+                    elif (node, other) in order:
+                        held = held + sign * (1 - order[node, other])
+                    elif other != node and graph.comes_before(other, node):
+                        held = held + sign
+            if not isinstance(held, int):
+                model.addConstr(held <= limit)

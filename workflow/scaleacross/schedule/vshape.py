@@ -15,6 +15,7 @@ from itertools import accumulate, product
 
 from .actions import Kind, Schedule, action, freeze, v_positions
 from .registry import register, require
+from .replay import replay
 
 PERIOD = 6
 # The passes of a micro-batch in order: forward of chunk 0, of chunk 1, backward of chunk 1, of chunk 0; then their W.
@@ -37,7 +38,7 @@ def zbv(stages: int, micro_batches: int, chunks: int) -> Schedule:
     Raises:
         Infeasible: chunks != 2 or one stage.
     """
-    return _v_schedule("zbv", stages, micro_batches, chunks, steps=(4, 2), cool_after=(_F0, _F1))
+    return _v_schedule("zbv", stages, micro_batches, chunks, steps=(4, 2), turns=((_F0, _F1), (_F0,)))
 
 
 @register("v-half")
@@ -50,7 +51,7 @@ def v_half(stages: int, micro_batches: int, chunks: int) -> Schedule:
     Raises:
         Infeasible: chunks != 2 or one stage.
     """
-    return _v_schedule("v-half", stages, micro_batches, chunks, steps=(2, 1), cool_after=(_F0,))
+    return _v_schedule("v-half", stages, micro_batches, chunks, steps=(2, 1), turns=((_F0,),))
 
 
 @register("v-min")
@@ -63,18 +64,37 @@ def v_min(stages: int, micro_batches: int, chunks: int) -> Schedule:
     Raises:
         Infeasible: chunks != 2 or one stage.
     """
-    return _v_schedule("v-min", stages, micro_batches, chunks, steps=(1, 1), cool_after=(_F0,))
+    return _v_schedule("v-min", stages, micro_batches, chunks, steps=(1, 1), turns=((_F0,),))
 
 
 def _v_schedule(
-    name: str, stages: int, micro_batches: int, chunks: int, steps: tuple[int, int], cool_after: tuple[int, ...]
+    name: str,
+    stages: int,
+    micro_batches: int,
+    chunks: int,
+    steps: tuple[int, int],
+    turns: tuple[tuple[int, ...], ...],
 ) -> Schedule:
+    """The compressed block; of several turns (see ``compress``) that of the shortest span for F = B = W.
+
+    For ZBV the late turn, after the last forward of both chunks, leaves no bubble once the pipeline fills; with fewer
+    micro-batches than that the early one is shorter.
+    """
     require(chunks == 2, name, f"chunks == 2 ({chunks})", "set chunks to 2")
     require(stages > 1, name, f"stages > 1 ({stages})", "use more than one stage")
     block, limit = building_block(stages, *steps)
-    rows = compress(block, micro_batches, limit, cool_after)
-    actions = [[action(_KIND[item], m, _CHUNK[item], whole=_KIND[item] != "B") for item, m in row] for row in rows]
-    return Schedule(name, stages, micro_batches, 2, freeze(actions), v_positions(stages))
+    best: tuple[float, float, Schedule] | None = None
+    for turn in turns:
+        rows = compress(block, micro_batches, limit, turn)
+        actions = [[action(_KIND[item], m, _CHUNK[item], whole=_KIND[item] != "B") for item, m in row] for row in rows]
+        made = Schedule(name, stages, micro_batches, 2, freeze(actions), v_positions(stages))
+        times = replay(made, 1, 1, 1)
+        if best is None or (times.span, times.makespan) < best[:2]:
+            best = times.span, times.makespan, made
+        if times.span == PERIOD * micro_batches:
+            break
+    assert best is not None
+    return best[2]
 
 
 def building_block(stages: int, down: int, up: int) -> tuple[list[Slots], int]:
@@ -128,17 +148,15 @@ def _peak(sequence: list[Item]) -> int:
     return max(held)
 
 
-def compress(
-    block: list[Slots], micro_batches: int, limit: int, cool_after: tuple[int, ...]
-) -> list[list[tuple[int, int]]]:
+def compress(block: list[Slots], micro_batches: int, limit: int, turn: tuple[int, ...]) -> list[list[tuple[int, int]]]:
     """``[rank]`` -> (item, micro-batch) in order: the repeated block run as early as dependencies and memory let it.
 
     Slot by slot each rank runs the ready item of the earliest nominal slot. An F overtakes items before it only if
     their running in order afterwards stays within ``limit`` activations; so the block's own order stays possible at any
-    time and nothing can deadlock. After a rank's last forward of the kinds ``cool_after`` a W only fills slots nothing
+    time and nothing can deadlock. After a rank's last forward of the kinds in ``turn`` a W only fills slots nothing
     else wants.
     """
-    ranks = [_Rank(r, slots, len(block), micro_batches, limit, cool_after) for r, slots in enumerate(block)]
+    ranks = [_Rank(r, slots, len(block), micro_batches, limit, turn) for r, slots in enumerate(block)]
     done = [[[_NEVER] * micro_batches for _ in block] for _ in range(4)]
     slot, left = 0, 6 * micro_batches * len(block)
     while left:
@@ -157,11 +175,11 @@ class _Rank:
     """What a rank still has to run, in nominal order, and what it holds."""
 
     def __init__(
-        self, rank: int, slots: Slots, stages: int, micro_batches: int, limit: int, cool_after: tuple[int, ...]
+        self, rank: int, slots: Slots, stages: int, micro_batches: int, limit: int, turn: tuple[int, ...]
     ) -> None:
         self.rank, self.limit = rank, limit
         self.todo = deque(_sequence(slots, micro_batches))
-        self.cool = max(slots[item] for item in cool_after) + PERIOD * (micro_batches - 1)
+        self.cool = max(slots[item] for item in turn) + PERIOD * (micro_batches - 1)
         self.held = 0
         self.row: list[tuple[int, int]] = []
         first, last = rank == 0, rank == stages - 1
