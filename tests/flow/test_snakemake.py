@@ -50,6 +50,7 @@ def test_dry_run_plans_batches_not_points(project: Path) -> None:
         "render": 1,
         "simulate": 2,
         "aggregate": 1,
+        "thresholds": 1,
         "select": 1,
         "report": 1,
         "verdict": 1,
@@ -95,7 +96,7 @@ def test_from_study_to_report_and_again(project: Path, edit: Edit) -> None:
     assert rows[optimum["environments"][0]["point_id"]]["status"] == "ok"
     for name in ("report.html", "speedups.csv", "provenance.yaml", "verdict.txt"):
         assert (folder / name).stat().st_size > 0
-    for step in ("trace_000", "render", "simulate_001", "aggregate", "select", "report", "verdict"):
+    for step in ("trace_000", "render", "simulate_001", "aggregate", "thresholds", "select", "report", "verdict"):
         assert (folder / f"logs/{step}.log").is_file() and (folder / f"benchmarks/{step}.tsv").is_file()
 
     # Nothing changed: nothing runs. A comment: nothing runs.

@@ -4,6 +4,7 @@ rule select:
         table="<results>/{study}/results.csv",
         study="<results>/{study}/design/study.json",
         certificate=lambda wildcards: FLOWS[wildcards.study].certificate_files,
+        thresholds="<results>/{study}/thresholds.yaml",
     output:
         optimum="<results>/{study}/optimum.yaml",
         speedups="<results>/{study}/speedups.csv",
@@ -26,5 +27,5 @@ rule select:
         ),
     shell:
         "scaleacross select {input.table} --study {input.study}"
-        " {params.certificate} --optimum {output.optimum} --speedups {output.speedups}"
+        " {params.certificate} --thresholds {input.thresholds} --optimum {output.optimum} --speedups {output.speedups}"
         " --interplay {output.interplay} --pareto {output.pareto} > {log} 2>&1"

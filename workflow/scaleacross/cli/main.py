@@ -24,6 +24,7 @@ COMMANDS = {
     "search": "find a study's optimum with a proof, simulating few points",
     "aggregate": "join points and result rows into results.csv",
     "select": "find the optimum and the speedups over the baselines",
+    "thresholds": "find what would change the choice: the nearest bandwidth, latency or memory",
     "report": "write report.html",
     "verdict": "fail when more points failed than the study allows",
     "published": "compare results with the published values of their studies",

@@ -16,6 +16,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--optimum", required=True, type=Path, help="optimum.yaml to write")
     parser.add_argument("--speedups", required=True, type=Path, help="speedups.csv to write")
     parser.add_argument("--certificate", type=Path, help="certificate.yaml of a certified search")
+    parser.add_argument("--thresholds", type=Path, help="thresholds.yaml, what would change the choice")
     parser.add_argument("--interplay", required=True, type=Path, help="interplay.csv to write")
     parser.add_argument("--pareto", required=True, type=Path, help="pareto.csv to write")
 
@@ -56,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     table = pareto_rows(rows, rules, fronts, design, exact)
     write_csv(args.pareto, table, [*environment, *FIRST, *design, *front_columns(fronts), *LAST])
     result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"], exact, fronts)
+    if args.thresholds is not None:
+        result["environments"][0]["thresholds"] = read_yaml(args.thresholds)
     if args.certificate is not None:
         result["certificate"] = read_yaml(args.certificate)
     result["baselines"] = described(study.get("baselines", {}))

@@ -55,6 +55,8 @@ def summary(folder: Path) -> str:
 
 
 def _winner(entry: Mapping[str, Any]) -> list[str]:
+    from ..report.change import memory_sentences, nearest
+
     if entry["point_id"] is None:
         return [f"  no winner: {entry['why']}"]
     design = ", ".join(f"{key} {value}" for key, value in entry["design"].items())
@@ -77,6 +79,9 @@ def _winner(entry: Mapping[str, Any]) -> list[str]:
         )
     if "why" in entry:
         lines.append(f"    why: {entry['why']['summary']}")
+    thresholds = entry.get("thresholds", {})
+    if "network" in thresholds:
+        lines.append(f"    what would change it: {' '.join([nearest(thresholds), *memory_sentences(thresholds)[-1:]])}")
     return lines
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..files import write_atomic
 from . import figures as draw
 from . import gantt_figure, heatmap, network
+from .change import change_section
 from .findings import Findings, StudyFacts, load_findings
 from .gantt import Gantt
 from .joint import joint_section
@@ -20,6 +21,8 @@ from .words import column_words, name_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: Name of a figure, whether it can be drawn, why not, and how.
+Picture = tuple[str, bool, str, "Callable[[], Figure]"]
 TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
@@ -63,6 +66,7 @@ def write_report(
     )
     page = context(findings, {name: Markup(svg) for name, svg in drawn.items()}, missing)
     page["joint"] = joint_section(folder, findings.headline)
+    page["change"] = change_section(folder)
     page["network"] = network.network_section(findings)
     page["critical"] = network.critical_section(critical)
     page["heatmap"] = [name_of(name) for name in heatmap.pair_of(findings, findings.effects()) or ()]
@@ -72,11 +76,29 @@ def write_report(
 
 def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Draw what can be drawn: inline SVG by name, and for the others why not."""
+    winner, pictures = findings.winner(), _pictures(findings, gantts)
+    none = "No point is feasible, so there is nothing to draw."
+    wanted = {name for name, *_ in pictures}
+    for old in folder.glob("pareto*"):  # fronts that the study no longer has
+        if old.stem not in wanted:
+            old.unlink()
+    drawn, missing = {}, {}
+    for name, possible, why_not, figure in pictures:
+        if winner is not None and possible:
+            drawn[name] = write_figure(name, figure, folder)
+        else:
+            missing[name] = none if winner is None else why_not
+            for suffix in ("svg", "png"):  # one of an earlier run would contradict the report
+                (folder / f"{name}.{suffix}").unlink(missing_ok=True)
+    return drawn, missing
+
+
+def _pictures(findings: Findings, gantts: Sequence[Gantt]) -> list[Picture]:
+    """The figures in the order of the page."""
     winner, effects = findings.winner(), findings.effects()
     pair = heatmap.pair_of(findings, effects)
     best = 0.0 if winner is None else findings.objective.score(winner)
-    none = "No point is feasible, so there is nothing to draw."
-    plans: list[tuple[str, bool, str, Callable[[], Figure]]] = [
+    return [
         (
             "speedups",
             bool(draw.speedup_items(findings)),
@@ -114,19 +136,6 @@ def _draw(findings: Findings, gantts: Sequence[Gantt], folder: Path) -> tuple[di
         ("gantt", bool(gantts), "No timeline was kept of these points.", lambda: gantt_figure.whole(gantts)),
         ("gantt-detail", bool(gantts), "", lambda: gantt_figure.detail(gantts)),
     ]
-    wanted = {name for name, *_ in plans}
-    for old in folder.glob("pareto*"):  # fronts that the study no longer has
-        if old.stem not in wanted:
-            old.unlink()
-    drawn, missing = {}, {}
-    for name, possible, why_not, figure in plans:
-        if winner is not None and possible:
-            drawn[name] = write_figure(name, figure, folder)
-        else:
-            missing[name] = none if winner is None else why_not
-            for suffix in ("svg", "png"):  # one of an earlier run would contradict the report
-                (folder / f"{name}.{suffix}").unlink(missing_ok=True)
-    return drawn, missing
 
 
 def _no_front(columns: Sequence[str]) -> str:

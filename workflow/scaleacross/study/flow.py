@@ -49,6 +49,7 @@ STEP_CODE = {
         "cli.aggregate",
         "cli.columns",
     ),
+    "thresholds": (*PLAN_ROOMS, "astra", "study", "engine", "search", "report.columns", "cli.thresholds", "cli.columns"),
     "select": (
         "study.tables",
         "study.outcomes",
