@@ -137,6 +137,7 @@ NO_END = "{{ uplink_latency |"
 LATENCY = '{{ uplink_latency | default("150 us") }}'
 SAME_DELAY = "micro_batch: [1]\n  endpoint_delay: [10 ns, 0.01 us]"
 
+TURNS = "network_model: unaware\nfixed: {tp: 4, wan_sharing: temporal}"
 DEEP = "fixed: {tp: 4, uplink_loss: 1e-5}"
 
 BAD = {  # what is wrong: file, text, its replacement, error id, a part of the message
@@ -159,6 +160,7 @@ BAD = {  # what is wrong: file, text, its replacement, error id, a part of the m
         "no tier uses what reads it",
     ),
     "stream count true": (STUDY, "fixed: {tp: 4}", "fixed: {tp: 4, comm_streams: true}", "E-VALUE", "per-axis or 1"),
+    "turns that the model has not": (STUDY, "fixed: {tp: 4}", TURNS, "E-WAN-SHARING", "network_model unaware"),
     "dimension without effect": (STUDY, "micro_batch: [1]", SAME_DELAY, "E-DIMENSION", "endpoint_delay"),
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster import Accelerator, Cluster, render, template_variables
-from ..errors import InvalidInput
+from ..errors import Infeasible, InvalidInput
 from ..files import short_hash, write_atomic
 from ..schema import parse_yaml
 from .algorithms.lowering import Implementations, implementations
@@ -79,7 +79,8 @@ def render_config(
         InvalidInput: E-TIER, E-DIMS, E-VALUE, E-COLLECTIVE, E-PRECISION, E-NAME (a dimension named like one of the
             templates' own names), template errors of :func:`scaleacross.cluster.render`, E-TEMPLATE where a rendered
             file doesn't say what was meant.
-        Infeasible: E-HALVING, E-COLLECTIVE for a collective that ASTRA-sim cannot be made to run on these dimensions.
+        Infeasible: E-HALVING, E-COLLECTIVE for a collective that ASTRA-sim cannot be made to run on these dimensions;
+            E-WAN-SHARING where replicas have no pipeline messages to take turns with.
     """
     clash = sorted(_OWN_NAMES & values.keys())
     if clash:
@@ -88,6 +89,8 @@ def render_config(
         )
     columns = astra_dimensions(dims, cluster)
     settings = read_settings(values)
+    if settings.wan_sharing == "temporal":
+        _check_turns(dims, cluster)
     chosen = implementations(
         settings.collective,
         settings.all_to_all,
@@ -115,6 +118,22 @@ def render_config(
     if groups:
         files[GROUPS] = _groups_text(groups)
     return files
+
+
+def _check_turns(dims: Sequence[DimLike], cluster: Cluster) -> None:
+    """Replicas take turns on the outermost tier where the pipeline alone lies across it, and there are several."""
+    outer = cluster.tiers[-1].name
+    across = sorted({dim.axis for dim in dims if dim.tier == outer})
+    if across != ["pp"]:
+        clash = (
+            f"wan_sharing temporal with {', '.join(across) or 'nothing'} across tier {outer}: messages of pp take turns"
+        )
+        raise Infeasible(
+            "E-WAN-SHARING", clash, "put pp last in order and alone on that tier, or make wan_sharing fair"
+        )
+    if not any(dim.axis == "dp" for dim in dims):
+        clash = "wan_sharing temporal with dp 1: there is nobody to take turns with"
+        raise Infeasible("E-WAN-SHARING", clash, "raise dp, or make wan_sharing fair")
 
 
 def write_config(folder: Path | str, files: Mapping[str, str]) -> None:

@@ -56,6 +56,12 @@ class Settings(BaseModel):
         "ASTRA-sim (read by the scaleacross network model alone)",
     )
 
+    wan_sharing: Literal["fair", "temporal"] = Field(
+        "fair",
+        description="fair: transfers share the uplinks of the outermost tier; temporal: one data-parallel replica's "
+        "pipeline message at a time has them, in turn (ATLAS; the scaleacross network model alone)",
+    )
+
     @property
     def endpoint_delay_ns(self) -> int:
         """``endpoint_delay`` in the whole nanoseconds that ASTRA-sim takes."""

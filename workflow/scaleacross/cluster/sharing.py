@@ -62,14 +62,16 @@ def turn_arrivals(
 ) -> NDArray[np.float64]:
     """The same when replicas take turns and each has the whole link: temporal sharing of ATLAS (arXiv 2411.14458).
 
-    A sender spreads its transfer over the ``replicas`` node pairs of its rank, so that it moves at
-    min(link, replicas * pair); what the others carry goes to them over the local network before and is put together
-    behind the link (``local`` bytes/s a node). Turn k ends at k * size / rate: the last replica waits as long as when
-    all share, the others less, and their pipelines start that much earlier.
+    A sender spreads its transfer over as many node pairs of its rank as the link needs (at most those of all
+    ``replicas``), so that it moves at min(link, pairs * pair); what the others carry goes to them over the local
+    network before and is put together behind the link (``local`` bytes/s a node). Turn k ends at k * size / rate: the
+    last replica waits as long as when all share (and for the local moves), the others less, and their pipelines start
+    that much earlier.
 
     Returns:
         Seconds, float64[replicas], ascending.
     """
-    rate = min(link, replicas * pair)
-    spread = 2 * size * (replicas - 1) / replicas / local
+    pairs = min(replicas, max(1, math.ceil(link / pair * (1 - 1e-9)))) if pair < math.inf else 1
+    rate = min(link, pairs * pair)
+    spread = 2 * size * (pairs - 1) / pairs / local
     return np.asarray(spread + size / rate * np.arange(1, replicas + 1), dtype=np.float64)

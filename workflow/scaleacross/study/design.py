@@ -18,7 +18,7 @@ from ..plan.degrees import Parallelism, training_from
 from ..schedule import parameters
 from ..trace.fuse import check_fused
 from .expressions import Expression, parse_expression
-from .idle import check_idle
+from .idle import check_idle, check_turns
 from .outcomes import RATE_COLUMNS, check_outcomes, check_prices, rate_columns
 from .plans import (
     PARALLELISM_KEYS,
@@ -80,6 +80,7 @@ class Designer:
         self._plans: dict[tuple[str, Parallelism], Plan | Infeasible] = {}
         self._configs: dict[str, tuple[str, dict[str, str]] | Infeasible] = {}
         self.check_names()
+        check_turns(study)
 
     def check_names(self) -> None:
         """Refuse a key that nothing reads.

@@ -1,4 +1,4 @@
-"""Keys of a study that a cluster file reads and that change nothing there: the queue depth of an unused transport."""
+"""Keys of a study that would change nothing: the queue depth of an unused transport, turns that no simulator takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from ..cluster import Cluster, load_cluster
 from ..errors import InvalidInput
 from ..files import canonical_json
+from .schema import Study
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
@@ -37,6 +38,22 @@ def check_idle(file: Path, names: Iterable[str], settings: Iterable[Mapping[str,
                 f"(transport: {', '.join(chosen)})",
                 "choose a transport that does, for example transport: roce-gbn, or leave the key out",
             )
+
+
+def check_turns(study: Study) -> None:
+    """Refuse turns on the wide area where nothing that simulates or bounds the points knows them.
+
+    Raises:
+        InvalidInput: E-WAN-SHARING.
+    """
+    if "temporal" not in study.swept.get("wan_sharing", []):
+        return
+    needed = {"simulator": "embedded", "network_model": "scaleacross", "search": "exhaustive"}
+    for key, wanted in needed.items():
+        given = getattr(study, key)
+        if given != wanted:
+            clash = f"wan_sharing temporal with {key} {given}, which has no turns"
+            raise InvalidInput("E-WAN-SHARING", clash, f"make {key} {wanted}, or wan_sharing fair")
 
 
 def _matters(file: Path, name: str, values: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from .laying import Laid, lay, pointers
 from .prepared import Prepared, join, prepared
 from .resources import Resources
 from .streams import single_stream
+from .turns import by_replica
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
@@ -38,6 +39,11 @@ class Tables(NamedTuple):
         latency, size, limit, tightest, use_ptr: of each stretch; use_resource, use_load: of each use.
         capacity: bytes per ns of each resource.
         send_ptr, receive_ptr: where each channel keeps its messages.
+        turn: of each stretch, 1 where it takes its turn (:mod:`.turns`). former, latter: of each job, the job whose
+            turn is before and after its own, -1. servers: int64[jobs, 2], the two directions of links that it occupies.
+        others: of each job, the one that stands for the turns of the other replicas of its class, -1.
+        turn_time: float64[jobs, 3], ns of a turn, of the turns of the replicas it stands for, of a round.
+        ends_ptr: where each job keeps when its turns end.
     """
 
     kind: Int64
@@ -64,6 +70,13 @@ class Tables(NamedTuple):
     capacity: Float64
     send_ptr: Int64
     receive_ptr: Int64
+    turn: Int64
+    former: Int64
+    latter: Int64
+    others: Int64
+    servers: Int64
+    turn_time: Float64
+    ends_ptr: Int64
 
 
 @dataclass(slots=True)
@@ -93,6 +106,8 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
         clash = f"{workload.npus} ranks in the traces, {config.npus} NPUs in the network"
         raise InvalidInput("E-WORLD", clash, "use the configuration that was rendered for this plan")
     _refuse_unmodelled(config, options)
+    if fabric.turns:
+        workload = by_replica(workload, config, fabric)
     rows = prepared(workload, config, fabric, single)
     resources = Resources(fabric, rows.sim_of, np.bincount(rows.sim_of, minlength=len(rows.true_of)))
     window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
@@ -112,6 +127,7 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
         ready_ptr=pointers(np.bincount(rows.slot[rows.slot >= 0], minlength=int(rows.first_slot[-1]))),
         send_ptr=pointers(rows.sends),
         receive_ptr=pointers(rows.receives),
+        ends_ptr=pointers(np.bincount(job[job >= 0], minlength=len(laid.columns["need"])) * fabric.turns),
         **laid.columns,
     )
     programs = [workload.programs[k] for k in rows.which]

@@ -28,7 +28,8 @@ GIB_PER_NS = (1 << 30) / 1e9  # network.yml's GiB/s in bytes per nanosecond
 HOPS = {"Switch": 2, "FullyConnected": 1, "Ring": 1}  # hops that ASTRA-sim charges between neighbours of a dimension
 TIER_KEYS = ("name", "size", "bandwidth", "one-way", "oversubscription", "topology")
 DIM_KEYS = ("tier", "axis", "share", "port", "one-way")
-EXTENSION_KEYS = ("cluster", "dims", "tiers")
+EXTENSION_KEYS = ("cluster", "dims", "tiers", "wan-sharing")
+FAIR, TEMPORAL = "fair", "temporal"
 ROUNDING = 1e-4  # relative; the files print six digits
 
 
@@ -61,11 +62,20 @@ class Level:
 
 @dataclass(frozen=True)
 class Fabric:
-    """All levels, inner to outer. ``tiered``: they nest as tiers, with a NIC shared above the innermost."""
+    """All levels, inner to outer.
+
+    Attributes:
+        tiered: they nest as tiers, with a NIC shared above the innermost.
+        turns: data-parallel replicas take turns on the uplinks of the outermost tier (:mod:`.turns`).
+        replica_dims, stage_dims: dimensions of the axes dp and pp, as far as the file says.
+    """
 
     levels: tuple[Level, ...]
     shape: tuple[int, ...]
     tiered: bool
+    turns: bool = False
+    replica_dims: tuple[int, ...] = ()
+    stage_dims: tuple[int, ...] = ()
 
     @property
     def npus(self) -> int:
@@ -96,6 +106,32 @@ class Fabric:
         """Steps forward from ``rank`` to ``peer`` in each dimension."""
         pairs = zip(self.strides, self.shape, strict=True)
         return tuple((peer // s - rank // s) % n for s, n in pairs)
+
+    @cached_property
+    def replicas(self) -> int:
+        """Data-parallel replicas."""
+        return math.prod(self.shape[d] for d in self.replica_dims)
+
+    def replica_of(self, ranks: Any) -> Int64:
+        """Number of the data-parallel replica that each rank belongs to, the inner dimension fastest."""
+        number, radix = np.zeros(np.shape(ranks), np.int64), 1
+        for d in self.replica_dims:
+            number = number + np.asarray(ranks, np.int64) // self.strides[d] % self.shape[d] * radix
+            radix *= self.shape[d]
+        return number
+
+    def in_replica(self, rank: int, replica: int) -> int:
+        """The rank with the same place in another replica."""
+        for d in self.replica_dims:
+            replica, place = divmod(replica, self.shape[d])
+            rank += (place - rank // self.strides[d] % self.shape[d]) * self.strides[d]
+        return rank
+
+    def lane_of(self, rank: int) -> int:
+        """The rank with the same place in the first replica and the first of each pipeline dimension."""
+        for d in self.stage_dims:
+            rank -= rank // self.strides[d] % self.shape[d] * self.strides[d]
+        return self.in_replica(rank, 0)
 
     def top(self, ranks: Any, peers: Any) -> Int64:
         """Highest level in which ranks and peers differ, -1 where they are equal (numpy broadcasting)."""
@@ -137,7 +173,32 @@ def build_fabric(network: NetworkFile) -> Fabric:
     for level in levels:
         for d in level.dims:
             _check_dimension(network, d, level)
-    return Fabric(levels, network.npus_count, tiered=True)
+    axes = [dim.get("axis") for dim in dims]
+    replicas, stages = (tuple(d for d, axis in enumerate(axes) if axis == name) for name in ("dp", "pp"))
+    fabric = Fabric(levels, network.npus_count, True, _takes_turns(extension), replicas, stages)
+    if fabric.turns:
+        _check_turns(fabric)
+    return fabric
+
+
+def _takes_turns(extension: Mapping[str, Any]) -> bool:
+    value = extension.get("wan-sharing", FAIR)
+    if value not in (FAIR, TEMPORAL):
+        raise _error(f"wan-sharing is {value!r}", f"write {FAIR} or {TEMPORAL}")
+    return bool(value == TEMPORAL)
+
+
+def _check_turns(fabric: Fabric) -> None:
+    outer = fabric.levels[-1]
+    clash, fix = "", "use fair sharing, or put the pipeline alone across that tier"
+    if fabric.replicas < 2:
+        clash, fix = "there is one data-parallel replica, with nobody to take turns with", "use fair sharing"
+    elif len(fabric.levels) < 2 or not set(outer.dims) <= set(fabric.stage_dims):
+        clash = f"more than pipeline stages lie across tier {outer.name}, and collectives cannot take turns"
+    elif outer.topology != "Switch":
+        clash, fix = f"tier {outer.name} is a {outer.topology}; turns are of a Switch's uplinks", "make it a Switch"
+    if clash:
+        raise InvalidInput("E-WAN-SHARING", f"network.yml: wan-sharing {TEMPORAL}: {clash}", fix)
 
 
 def _plain_levels(network: NetworkFile) -> tuple[Level, ...]:

@@ -8,10 +8,14 @@ from .agenda import schedule
 from .jit import kernel
 from .layout import (
     BEFORE,
+    BEHIND,
     BOTTLENECK,
     BYTES,
+    ENDS,
     FIRST,
     FLOWS,
+    FORMER,
+    FREE,
     G_FLOWS,
     G_FRESH,
     G_FRESHLY,
@@ -19,31 +23,42 @@ from .layout import (
     G_SEEDED,
     G_SEEDS,
     G_SOLVED,
+    HAS_TURN,
     HEAD,
     IDLE,
     LAST,
     LATENCY,
+    LATTER,
     LIMIT,
     LIMITED,
+    LINK_IN,
+    LINK_OUT,
     MARKED,
+    NEED,
     NEXT,
     NEXT_BOTTLENECK,
     NEXT_RATE,
     NOW,
+    OTHERS,
     OWNER,
     RATE,
     REMAINING,
     RESOURCE,
+    ROUND,
     SEED,
     SINCE,
     STATE,
     STRETCH,
     STRETCH_SIZE,
     TIGHTEST,
+    TURN,
+    TURN_TIME,
+    TURNED,
     USE_SIZE,
     USERS,
     USES,
     USES_END,
+    WAITS_FORMER,
     WAITS_LATENCY,
 )
 from .maxmin import fill, gather
@@ -60,6 +75,12 @@ def begin_job(m: Any, f: Any, job: int) -> None:
 def next_stretch(m: Any, f: Any, job: int) -> bool:
     """What a job waited for has happened. True when it was the last."""
     if m[job + STATE] == WAITS_LATENCY and f[m[job + STRETCH] + BYTES] > 0.0:
+        if m[m[job + STRETCH] + TURN] == 1:
+            take_turn(m, f, job)
+        else:
+            begin_flow(m, f, job)
+        return False
+    if m[job + STATE] == HAS_TURN:
         begin_flow(m, f, job)
         return False
     if m[job + STATE] == FLOWS:
@@ -67,6 +88,8 @@ def next_stretch(m: Any, f: Any, job: int) -> bool:
     m[job + STRETCH] += STRETCH_SIZE
     if m[job + STRETCH] == m[job + LAST]:
         m[job + STATE] = IDLE
+        if m[job + NEED] == 0:
+            take_others_turns(m, f, job)
         return True
     begin_stretch(m, f, job)
     return False
@@ -77,6 +100,47 @@ def begin_stretch(m: Any, f: Any, job: int) -> None:
     """Wait for the stretch's latency; a latency of 0 passes at once, as an event of its own."""
     m[job + STATE] = WAITS_LATENCY
     schedule(m, f, job, f[NOW] + f[m[job + STRETCH] + LATENCY])
+
+
+@kernel
+def take_turn(m: Any, f: Any, job: int) -> None:
+    """A job is ready for its turn: the first of a round begins when the last round has ended, the others one by one."""
+    while job != 0:
+        place, former = m[job + TURNED], m[job + FORMER]
+        out, into = m[job + LINK_OUT], m[job + LINK_IN]
+        if former == 0:
+            start = max(f[NOW], f[out + FREE], f[into + FREE])
+            end = start + f[job + TURN_TIME]
+            f[out + FREE] = f[into + FREE] = start + f[job + ROUND]
+        elif m[former + TURNED] <= place:
+            m[job + STATE] = WAITS_FORMER
+            return
+        else:
+            end = max(f[NOW] + f[job + TURN_TIME], f[m[former + ENDS] + place] + f[job + BEHIND])
+            f[out + FREE] = max(f[out + FREE], end)
+            f[into + FREE] = max(f[into + FREE], end)
+        f[m[job + ENDS] + place] = end
+        m[job + TURNED] = place + 1
+        m[job + STATE] = HAS_TURN
+        schedule(m, f, job, max(f[NOW], end - f[job + TURN_TIME]))
+        job = m[job + LATTER]
+        if job == 0:
+            return
+        if m[job + OTHERS] != 0:
+            take_others_turns(m, f, m[job + OTHERS])
+        if m[job + STATE] != WAITS_FORMER:
+            return
+
+
+@kernel
+def take_others_turns(m: Any, f: Any, job: int) -> None:
+    """The turns of the other replicas of a class follow that of the replica before them, round by round."""
+    former, place = m[job + FORMER], m[job + TURNED]
+    if m[job + STATE] == IDLE and m[former + TURNED] > place:
+        m[job + TURNED] = place + 1
+        m[job + STRETCH] = m[job + FIRST]
+        m[job + STATE] = HAS_TURN
+        schedule(m, f, job, max(f[NOW], f[m[former + ENDS] + place]))
 
 
 @kernel

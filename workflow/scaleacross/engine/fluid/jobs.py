@@ -52,6 +52,7 @@ class Job:
         sims: classes that take part (of a message: the sender). stretches: in order.
         text: for messages to the user.
         call: of a collective. nodes: its ranks. blocks: see :func:`.blocks.blocks_of`.
+        crossing: of a message that takes turns on the outermost tier: its two ranks.
         stream: of a collective its axis, of a message its slot: what has the same runs one after the other on a class.
     """
 
@@ -62,6 +63,7 @@ class Job:
     nodes: int = 2
     blocks: tuple[tuple[int, float], ...] = ()
     stream: int = 0
+    crossing: tuple[int, ...] = ()
 
 
 @dataclass
@@ -201,6 +203,9 @@ class JobTable:
         else:
             uses = [(resources.port(k, lane, sim), load) for sim in sims for (k, lane), load in transfer.ports.items()]
             means, rows = uses, resources.class_uses(transfer.uplinks, sims)
+        if self.fabric.turns and any(k == len(self.fabric.levels) - 1 for _, (k, _), _ in rows):
+            clash = f"wan-sharing temporal: a collective crosses {self.fabric.levels[-1].name}; it cannot take turns"
+            raise InvalidInput("E-WAN-SHARING", clash, "use fair sharing, or put the pipeline alone across that tier")
         size, limit = transfer.size, transfer.limit
         return Stretch(transfer.latency, size, limit, tuple(uses), tuple(means), tuple(rows), transfer.dims)
 
@@ -225,7 +230,9 @@ class JobTable:
             if resources.has_uplinks(k)
         )
         stretch = Stretch(way.latency, float(size), np.inf, uses, uses, rows, {way.dimension: 1.0})
-        return Job((sim,), (stretch,), f"a message to rank {peer}", stream=slot)
+        turns = self.fabric.turns and int(self.fabric.top(rank, peer)) == len(self.fabric.levels) - 1
+        crossing = (rank, peer) if turns else ()
+        return Job((sim,), (stretch,), f"a message to rank {peer}", stream=slot, crossing=crossing)
 
 
 def _check_halving(plan: Plan) -> None:

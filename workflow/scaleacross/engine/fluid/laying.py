@@ -8,7 +8,7 @@ added up to one wait. That leaves most operations of a trace one event.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .jobs import Job, Stretch
 from .resources import PORT, Resources, Use
+from .turns import Turn, plan_turns
 
 Int64 = NDArray[np.int64]
 
@@ -29,22 +30,28 @@ class Laid:
         means: for each job and stretch, ports (as members load them on average) and uplinks.
         alone: ns of each job that shares nothing.
         private: (job, resource, ns) of transfers at the rate of a resource that nobody shares.
+        turns: of each job that takes turns.
     """
 
     columns: dict[str, NDArray[Any]]
     means: list[list[list[Use]]]
     alone: list[float]
     private: list[tuple[int, int, float]]
+    turns: dict[int, Turn]
 
 
 class _Wait(NamedTuple):
-    """A stretch as the loop runs it: ns, bytes, bytes per ns, the resource that sets that rate, what may be shared."""
+    """A stretch as the loop runs it: ns, bytes, bytes per ns, the resource that sets that rate, what may be shared.
+
+    ``turn``: it waits for its turn before it flows.
+    """
 
     latency: float
     size: float
     limit: float
     tightest: int
     uses: list[Use]
+    turn: bool = False
 
 
 def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
@@ -54,11 +61,18 @@ def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
     uses = [[merged([*stretch.uses, *rows]) for stretch, rows in own] for own in pairs]
     means = [[merged([*stretch.means, *rows]) for stretch, rows in own] for own in pairs]
     shared = _shared(jobs, uses, resources)
+    turns = plan_turns(jobs, uses, resources) if resources.fabric.turns else {}
+    crowds = [number for number, turn in turns.items() if turn.replicas > 1]
     waits: list[list[_Wait]] = []
     alone: list[float] = []
     private: list[tuple[int, int, float]] = []
     for number, job in enumerate(jobs):
-        own, pending, total = [], 0.0, 0.0
+        if number in turns:
+            waits.append(_in_turn(job.stretches[0], turns[number], shared))
+            alone.append(job.stretches[0].latency + turns[number].spread + turns[number].time)
+            continue
+        own: list[_Wait] = []
+        pending, total = 0.0, 0.0
         for stretch, used in zip(job.stretches, uses[number], strict=True):
             limit, tightest = _limit(stretch, used, resources)
             sending = stretch.size / limit
@@ -74,7 +88,39 @@ def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
             own.append(_Wait(pending, 0.0, 1.0, -1, []))
         waits.append(own)
         alone.append(total)
-    return Laid(_columns(jobs, waits, resources), means, alone, private)
+    for number in crowds:
+        waits.append([_others(jobs[number].stretches[0], turns[number], shared)])
+    need = [*(len(job.sims) for job in jobs), *(0 for _ in crowds)]
+    columns = {**_columns(need, waits, resources), **_turn_columns(len(jobs), turns, crowds)}
+    return Laid(columns, means, alone, private, turns)
+
+
+def _in_turn(stretch: Stretch, turn: Turn, shared: Sequence[bool]) -> list[_Wait]:
+    """Bytes go to those that send them, wait for the turn, cross, and are put together."""
+    kept = [use for use in turn.uses if shared[use[0]]]
+    crosses = _Wait(turn.spread / 2, stretch.size, stretch.size / turn.time, turn.tightest, kept, True)
+    return [crosses, _Wait(stretch.latency + turn.spread / 2, 0.0, 1.0, -1, [])]
+
+
+def _others(stretch: Stretch, turn: Turn, shared: Sequence[bool]) -> _Wait:
+    """The turns of the replicas that a job stands for beside the one it runs as."""
+    return _in_turn(stretch, turn, shared)[0]._replace(size=stretch.size * (turn.replicas - 1))
+
+
+def _turn_columns(jobs: int, turns: dict[int, Turn], crowds: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Of jobs, then of those that stand for the other replicas of ``crowds``."""
+    nobody = Turn(-1, -1, 0, 0.0, 0.0, 0.0, (), -1, (-1, -1))
+    theirs = [replace(nobody, before=turns[number].before) for number in crowds]
+    own = [*(turns.get(number, nobody) for number in range(jobs)), *theirs]
+    others = np.full(len(own), -1, np.int64)
+    others[list(crowds)] = jobs + np.arange(len(crowds))
+    return {
+        "others": others,
+        "former": np.array([turn.before for turn in own], np.int64),
+        "latter": np.array([turn.after for turn in own], np.int64),
+        "servers": np.array([turn.servers for turn in own], np.int64).reshape(-1, 2),
+        "turn_time": np.array([(turn.time, turn.time * turn.replicas, turn.round) for turn in own]).reshape(-1, 3),
+    }
 
 
 def _limit(stretch: Stretch, uses: Sequence[Use], resources: Resources) -> tuple[float, int]:
@@ -96,8 +142,7 @@ def _shared(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resour
     return [resource.sharing and len(own) > 1 for resource, own in zip(resources.found, streams, strict=True)]
 
 
-def _columns(jobs: Sequence[Job], waits: Sequence[Sequence[_Wait]], resources: Resources) -> dict[str, NDArray[Any]]:
-    need = [len(job.sims) for job in jobs]
+def _columns(need: Sequence[int], waits: Sequence[Sequence[_Wait]], resources: Resources) -> dict[str, NDArray[Any]]:
     stretches = [len(own) for own in waits]
     every = [wait for own in waits for wait in own]
     return {
@@ -109,6 +154,7 @@ def _columns(jobs: Sequence[Job], waits: Sequence[Sequence[_Wait]], resources: R
         "size": np.array([wait.size for wait in every], np.float64),
         "limit": np.array([wait.limit for wait in every], np.float64),
         "tightest": np.array([wait.tightest for wait in every], np.int64),
+        "turn": np.array([wait.turn for wait in every], np.int64),
         "use_ptr": pointers([len(wait.uses) for wait in every]),
         "use_resource": np.array([r for wait in every for r, _ in wait.uses], np.int64),
         "use_load": np.array([load for wait in every for _, load in wait.uses], np.float64),

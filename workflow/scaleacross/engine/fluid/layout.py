@@ -24,6 +24,7 @@ G_LEFT = 13  # rows that have not ended
 G_EVENTS = 14
 G_SOLVED = 15  # flows that were given a rate by sharing
 G_FIRST_JOB = 16  # items from this address on are jobs, those before are slots
+G_TURNS = 17  # 1: some jobs take turns
 G_SIZE = 20
 NOW = 0  # f: the time
 
@@ -63,15 +64,24 @@ MARKED = 8  # last component it was in
 BOTTLENECK = 9  # resource that sets its rate, 0: its own limit
 FIXED = 10  # 1: has its rate in the current solution
 NEXT_BOTTLENECK = 11
-JOB_SIZE = 12
+FORMER = 12  # job whose turn is before its own, 0: it begins the round
+LATTER = 13  # job whose turn comes next, 0
+LINK_OUT = 14  # directions of links that its turns occupy
+LINK_IN = 15
+TURNED = 16  # turns so far
+ENDS = 17  # first cell of when they end
+OTHERS = 18  # job of the turns of the other replicas that it stands for, 0
+JOB_SIZE = 19
 REMAINING, RATE, SINCE, NEXT_RATE = 1, 2, 3, 4  # f
-IDLE, WAITS_LATENCY, FLOWS = 0, 1, 2
+TURN_TIME, BEHIND, ROUND = 5, 6, 7  # f; BEHIND: from the former's end to its own
+IDLE, WAITS_LATENCY, FLOWS, WAITS_FORMER, HAS_TURN = 0, 1, 2, 3, 4
 
 # A stretch: latency, then bytes at a rate  ----------------------------------------------------------------------------
 USES = 0  # first use
 USES_END = 1
 TIGHTEST = 2  # resource that sets its limit, 0: none
-STRETCH_SIZE = 3
+TURN = 3  # 1: before it flows it waits for its turn
+STRETCH_SIZE = 4
 LATENCY, BYTES, LIMIT = 0, 1, 2  # f; LIMIT: rate where nobody else is on its resources
 
 # A use of a resource by a stretch  ------------------------------------------------------------------------------------
@@ -90,6 +100,10 @@ OPEN = 3  # users without a rate
 SEED = 4  # 1: among the seeds
 RESOURCE_SIZE = 5
 CAPACITY, LEFT, WEIGHT, LIMITED = 0, 1, 2, 3  # f; LIMITED: ns for which it has set the rate of flows, summed
+
+# One direction of a link between sites that replicas take turns on  ---------------------------------------------------
+FREE = 0  # f: end of the last round
+LINK_SIZE = 1
 
 # A channel: messages with the same ends, tag and size  ----------------------------------------------------------------
 SENDS = 0  # first cell of its sends

@@ -51,6 +51,7 @@ RECORDS = {
     "resource": L.RESOURCE_SIZE,
     "channel": L.CHANNEL_SIZE,
     "sim": L.SIM_SIZE,
+    "link": L.LINK_SIZE,
 }
 
 
@@ -65,6 +66,7 @@ def counts(tables: Tables) -> dict[str, int]:
         "resource": len(tables.capacity),
         "channel": len(tables.send_ptr) - 1,
         "sim": int(tables.sim[-1]) + 1,
+        "link": int(tables.servers.max(initial=-1)) + 1,
     }
 
 
@@ -84,6 +86,7 @@ def make_machine(tables: Tables, waits: Int64) -> Machine:
         "members": int(tables.member_ptr[-1]),
         "sends": int(tables.send_ptr[-1]),
         "receives": int(tables.receive_ptr[-1]),
+        "ends": int(tables.ends_ptr[-1]),
     }
     at, end = {}, L.G_SIZE
     for name, cells in {**{block: RECORDS[block] * n for block, n in number.items()}, **lists}.items():
@@ -164,12 +167,22 @@ def _jobs(machine: Machine) -> None:
     _set(machine, "job", L.LAST, _addresses(machine, "stretch", tables.first + tables.stretches))
     _set(machine, "job", L.NEED, tables.need)
     _set(machine, "job", L.MEMBERS, machine.at["members"] + tables.member_ptr[:-1])
+    _set(machine, "job", L.FORMER, _addresses(machine, "job", tables.former))
+    _set(machine, "job", L.LATTER, _addresses(machine, "job", tables.latter))
+    _set(machine, "job", L.OTHERS, _addresses(machine, "job", tables.others))
+    _set(machine, "job", L.LINK_OUT, _addresses(machine, "link", tables.servers[:, 0]))
+    _set(machine, "job", L.LINK_IN, _addresses(machine, "link", tables.servers[:, 1]))
+    _set(machine, "job", L.ENDS, machine.at["ends"] + tables.ends_ptr[:-1])
+    for cell, times in zip((L.TURN_TIME, L.BEHIND, L.ROUND), tables.turn_time.T, strict=True):
+        _set(machine, "job", cell, times, real=True)
+    machine.m[L.G_TURNS] = int(tables.turn.any())
 
 
 def _flows(machine: Machine) -> None:
     tables = machine.tables
     _set(machine, "stretch", L.USES, _addresses(machine, "use", tables.use_ptr[:-1]))
     _set(machine, "stretch", L.USES_END, _addresses(machine, "use", tables.use_ptr[1:]))
+    _set(machine, "stretch", L.TURN, tables.turn)
     _set(machine, "stretch", L.TIGHTEST, _addresses(machine, "resource", tables.tightest))
     _set(machine, "stretch", L.LATENCY, tables.latency, real=True)
     _set(machine, "stretch", L.BYTES, tables.size, real=True)

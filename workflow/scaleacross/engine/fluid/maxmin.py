@@ -16,6 +16,7 @@ from .layout import (
     G_FLOWS,
     G_MARK,
     G_POOL,
+    G_TURNS,
     HEAD,
     LEFT,
     LIMIT,
@@ -30,6 +31,7 @@ from .layout import (
     SEEN,
     STRETCH,
     TIGHTEST,
+    TURN,
     USE_SIZE,
     USERS,
     USES,
@@ -38,6 +40,7 @@ from .layout import (
 )
 
 TIE = 1.0 + 1e-12  # resources that fill up together
+TRACE = 1e-9  # share of a resource that turns leave to the others in any case
 
 
 @kernel
@@ -72,6 +75,8 @@ def fill(m: Any, f: Any, flows: int) -> None:
     """NEXT_RATE and NEXT_BOTTLENECK of the first ``flows`` jobs of the component."""
     pool = _open(m, f, flows)
     left = flows
+    if m[G_TURNS] == 1:
+        left -= _fix_turns(m, f, flows)
     while left > 0:
         level = _tightest_flow(m, f, flows)
         full = 0
@@ -123,6 +128,22 @@ def _tightest_flow(m: Any, f: Any, flows: int) -> float:
         if m[job + FIXED] == 0:
             level = min(level, f[m[job + STRETCH] + LIMIT])
     return level
+
+
+@kernel
+def _fix_turns(m: Any, f: Any, flows: int) -> int:
+    """What has its turn comes first: it keeps its rate, and the others share what is left, if but a trace."""
+    fixed = 0
+    for k in range(flows):
+        job = m[m[G_FLOWS] + k]
+        stretch = m[job + STRETCH]
+        if m[stretch + TURN] == 1:
+            _fix(m, f, job, f[stretch + LIMIT], m[stretch + TIGHTEST])
+            fixed += 1
+            for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+                resource = m[use + RESOURCE]
+                f[resource + LEFT] = max(f[resource + LEFT], TRACE * f[resource + CAPACITY])
+    return fixed
 
 
 @kernel
