@@ -23,8 +23,15 @@ def test_tiers_side_by_side(findings):
     campus = section["rows"][-1][1]
     assert len(campus) == 8 and campus[0] == "4.00" and campus[4] == "90.0" and campus[3] == "4.0 %"
     assert float(campus[2].replace(",", "")) == pytest.approx(46000 * 8 / winner["iteration_time_s"], rel=5e-3)
-    assert section["binds"] == [("winner", "node ports"), ("production", "campus uplinks")]
+    assert section["binds"] == [("node ports", "winner"), ("campus uplinks", "production")]
     assert production["bottleneck"] == "campus uplinks"
+
+
+def test_designs_that_the_same_binds_are_named_together(tmp_path):
+    rows = [row | {"bottleneck": "compute"} if row["status"] == "ok" else row for row in write_study(tmp_path)]
+    write_study(tmp_path, rows=rows)
+    section = network_section(load_findings(tmp_path, StudyFacts("made-up")))
+    assert section["binds"] == [("compute", "winner and production")]
 
 
 def test_bars_show_the_rows(findings):

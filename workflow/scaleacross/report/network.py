@@ -41,8 +41,17 @@ def network_section(findings: Findings) -> dict[str, Any]:
     return {
         "designs": [name for name, _ in designs],
         "rows": rows,
-        "binds": [(name, text_of(row, "bottleneck")) for name, row in designs if text_of(row, "bottleneck")],
+        "binds": [(what, " and ".join(names)) for what, names in _binds(designs).items()],
     }
+
+
+def _binds(designs: Sequence[tuple[str, Row]]) -> dict[str, list[str]]:
+    """What binds -> the designs that it binds."""
+    found: dict[str, list[str]] = {}
+    for name, row in designs:
+        if what := text_of(row, "bottleneck"):
+            found.setdefault(what, []).append(name)
+    return found
 
 
 def _cells(row: Row, tier: str) -> list[str]:
