@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..files import write_atomic
 from . import figures as draw
 from . import gantt_figure, heatmap, network
+from .change import change_section
 from .findings import Findings, StudyFacts, load_findings
 from .gantt import Gantt
 from .joint import joint_section
@@ -65,6 +66,7 @@ def write_report(
     )
     page = context(findings, {name: Markup(svg) for name, svg in drawn.items()}, missing)
     page["joint"] = joint_section(folder, findings.headline)
+    page["change"] = change_section(folder)
     page["network"] = network.network_section(findings)
     page["critical"] = network.critical_section(critical)
     page["heatmap"] = [name_of(name) for name in heatmap.pair_of(findings, findings.effects()) or ()]
