@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from ..search.baselines import described, pickers
     from ..search.interplay import COLUMNS as INTERPLAY_COLUMNS
     from ..search.interplay import interplay_rows
+    from ..search.ondemand import interplay_of_search
     from ..search.optimum import optimum
     from ..search.pareto import FIRST, LAST, front_columns, pareto_rows
     from ..search.sailor import PICKER, add_estimates
@@ -50,8 +51,11 @@ def run(args: argparse.Namespace) -> int:
     write_csv(args.speedups, speedups(rows, rules), [*environment, *(column.name for column in SPEEDUPS)])
     design = [name for name in dimensions if name not in environment]
     chosen_freely = list(study["dimensions"])
-    # What was not simulated is unknown: methods that would go through it cannot be compared, so a search has no rows.
-    methods = interplay_rows(rows, rules, chosen_freely) if args.certificate is None else []
+    methods = (
+        interplay_rows(rows, rules, chosen_freely)
+        if args.certificate is None
+        else interplay_of_search(content, rows, rules, traces)
+    )
     write_csv(args.interplay, methods, [*environment, *INTERPLAY_COLUMNS])
     fronts, exact = content["pareto"], args.certificate is None
     table = pareto_rows(rows, rules, fronts, design, exact)

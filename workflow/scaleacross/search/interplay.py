@@ -1,6 +1,7 @@
 """The value of choosing placement, schedule and network together: joint optimum against optimizing part after part.
 
-All from the table of simulated points, so exact for the study. Start is the production point. *One group alone* changes
+From the table of simulated points where it holds all of them, else from points simulated when a method asks for them
+(:mod:`.ondemand`): exact for the study either way. Start is the production point. *One group alone* changes
 one group of dimensions and leaves the others as they are; *each group alone* puts the best values of all three
 together; *sequential* optimizes the groups one after the other, each with what the ones before it chose. Whatever ends
 above the joint optimum lost that much to interaction, and the pair of groups (and of dimensions) whose joint change
@@ -9,9 +10,10 @@ from there gains most is what it lost it to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
+from typing import Protocol
 
 from ..study.tables import Row, cell
 from .objective import ITERATION_TIME, TIME, Objective
@@ -47,6 +49,19 @@ COLUMNS = (
     "dimensions_gain_pct",
 )
 _SLACK = 1e-9
+
+
+class Choices(Protocol):
+    """The points of one environment as methods go through them."""
+
+    @property
+    def keys(self) -> Mapping[str, tuple[str, ...]]: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def objective(self) -> Objective: ...
+    def free(self, start: Row, names: Iterable[str]) -> Row: ...
+    def at(self, values: Mapping[str, str]) -> Row | None: ...
 
 
 @dataclass(frozen=True)
@@ -88,27 +103,36 @@ def grouped(dimensions: Sequence[str], rows: Sequence[Row]) -> dict[str, tuple[s
     return {group: tuple(name for name in varied if group_of(name) == group) for group in GROUPS}
 
 
-def interplay_rows(rows: Sequence[Row], rules: Rules, dimensions: Sequence[str], start: str | None = None) -> list[Row]:
+def interplay_rows(
+    rows: Sequence[Row],
+    rules: Rules,
+    dimensions: Sequence[str],
+    start: str | None = None,
+    on_demand: Callable[[Mapping[str, str]], Choices] | None = None,
+) -> list[Row]:
     """Rows of ``interplay.csv``: for every environment that has a start and an optimum, a row a method.
 
     Args:
         rows: of ``results.csv``. dimensions: the study's own (no environment, no derived ``dp``).
         start: baseline to start from; default ``production``, else the first.
+        on_demand: the points of an environment where the table does not hold all; then the headline alone is looked at.
     """
     start = start or ("production" if "production" in rules.baselines else next(iter(rules.baselines), None))
     table: list[Row] = []
     if start is None:
         return table
-    for environment in environments(rules):
+    for environment in islice(environments(rules), None if on_demand is None else 1):
         ranked = contenders(rows, rules, environment)
         first, joint = baseline_row(ranked, rules, start), best(ranked, rules.objective)
         if first is not None and joint is not None:
-            space = Space(ranked, grouped(dimensions, ranked), rules.objective)
+            space: Choices = Space(ranked, grouped(dimensions, ranked), rules.objective)
+            if on_demand is not None:
+                space = on_demand(environment)
             table += [{**environment, **row} for row in _methods(space, start, first, joint)]
     return table
 
 
-def _methods(space: Space, name: str, start: Row, joint: Row) -> Iterator[Row]:
+def _methods(space: Choices, name: str, start: Row, joint: Row) -> Iterator[Row]:
     yield _row(space, "joint", "", joint, joint)
     yield _row(space, f"none ({name})", "", start, joint)
     alone = {group: space.free(start, space.keys[group]) for group in GROUPS}
@@ -127,7 +151,7 @@ def _methods(space: Space, name: str, start: Row, joint: Row) -> Iterator[Row]:
         yield _row(space, "sequential", ", ".join(order), now, joint)
 
 
-def _row(space: Space, method: str, order: str, point: Row, joint: Row) -> Row:
+def _row(space: Choices, method: str, order: str, point: Row, joint: Row) -> Row:
     row: Row = {
         "method": method,
         "order": order,
@@ -142,7 +166,7 @@ def _row(space: Space, method: str, order: str, point: Row, joint: Row) -> Row:
     return row
 
 
-def strongest_pair(space: Space, point: Row, parts: Mapping[str, Sequence[str]]) -> tuple[str, float | None]:
+def strongest_pair(space: Choices, point: Row, parts: Mapping[str, Sequence[str]]) -> tuple[str, float | None]:
     """The two parts whose joint change from a point gains most beyond what the better of them gains alone, in percent.
 
     The gain is (score with the better one free) / (score with both free) - 1, where the score is the objective's, time

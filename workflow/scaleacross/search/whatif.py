@@ -165,7 +165,7 @@ class Bench:
         except Infeasible:
             return NEVER
 
-    def plan(self, values: Values, change: Change) -> tuple[Setting, Plan]:
+    def plan(self, values: Values, change: Change = unchanged) -> tuple[Setting, Plan]:
         """The plan on the changed cluster, whether or not it fits in memory."""
         setting = self.designer.setting(values)
         setting = replace(setting, cluster=change(setting.cluster))
