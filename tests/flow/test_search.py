@@ -42,7 +42,7 @@ def test_certified_and_exhaustive_agree(project: Path, edit: Edit) -> None:
     edit("config/studies/tiny.yaml", "name: tiny\n", "name: tiny\nsearch: certified\n")
     flow = prepare_all({"study": "tiny", "batches": 1})["tiny"]
     assert flow.certified and flow.batches == ()
-    outputs = [f"--points={flow.points_file}", f"--rows={flow.row_files[0]}"]
+    outputs = [f"--points={flow.points_file}", f"--rows={flow.row_files[0]}", f"--plans={folder}/search/plans.csv.gz"]
     certificate = flow.certificate_files[0]
     assert (
         main(["search", f"{flow.folder}/design/study.json", "--cores=2", *outputs, f"--certificate={certificate}"]) == 0

@@ -6,6 +6,7 @@ rule search:
     output:
         points="<results>/{study}/search/points.csv",
         rows="<results>/{study}/search/rows.jsonl",
+        plans="<results>/{study}/search/plans.csv.gz",
         certificate="<results>/{study}/certificate.yaml",
     log:
         "<results>/{study}/logs/search.log",
@@ -22,4 +23,5 @@ rule search:
         binary=lambda wildcards: FLOWS[wildcards.study].astra_sim_option,
     shell:
         "scaleacross search {input.study} {params.binary} --cores {threads}"
-        " --points {output.points} --rows {output.rows} --certificate {output.certificate} > {log} 2>&1"
+        " --points {output.points} --rows {output.rows} --plans {output.plans} --certificate {output.certificate}"
+        " > {log} 2> >(tee -a {log} >&2)"

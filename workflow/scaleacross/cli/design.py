@@ -21,9 +21,10 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Design the study, write ``<results>/<study>/design`` and print the counts."""
+    from ..search.why import screened
     from ..study.flow import design_key, settings_from_file
     from ..study.reasons import tabulate
-    from ..study.schema import study_path
+    from ..study.schema import Study, study_path
     from ..study.tables import read_csv
     from ..study.write import design_study
 
@@ -32,6 +33,8 @@ def run(args: argparse.Namespace) -> int:
         content = design_study(name, settings, design_key(study_path(name), settings))
         counts = ", ".join(f"{count} {what}" for what, count in content["counts"].items())
         print(f"{content['study']['name']}: {counts}")
-        if args.why:
+        if args.why and content["study"]["search"] == "certified":
+            print(screened(Study.model_validate(content["study"])))
+        elif args.why:
             print(tabulate(read_csv(settings.results / content["study"]["name"] / "points.csv")))
     return 0

@@ -1,8 +1,9 @@
 """Lower bounds of points: of a plan on the best of several networks, and of one point. Never above the simulated time.
 
-``scaleacross``: the relaxed iteration (:mod:`.relax`) with ideal speeds for a first look at a plan, with the engine's
-own times of each collective alone for what remains. ``unaware``: only points that are ok count (a link that is free for
-many messages has no bound), so a study that lets unphysical points win cannot be certified under it.
+Every plan has a floor (:mod:`.floor`). What floors leave gets the relaxed iteration (:mod:`.relax`), with ideal speeds
+for a plan on all networks, then with the engine's own times of each collective alone (``scaleacross``). ``unaware``:
+only points that are ok count (a link that is free for many messages has no bound). Where they count too, and in
+``aware``, the bounds are those of compute and order alone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from ..engine import load_config
 from ..engine.settings import Config
 from ..errors import Infeasible
 from ..plan.placement import Placement, place
+from ..plan.rules import micro_batches, validate
+from ..schedule import Schedule
 from ..study.design import Designer
 from ..study.plans import Plan, Setting, build_schedule, is_made_for_times, parallelism_of, read_plan
 from ..trace.context import Context
-from ..trace.cookbook import Cookbook
 from ..trace.generate import resolved
-from .relax import Relaxed, Skeleton
-from .speeds import Exact, Ideal, Speeds, Unaware
+from .floor import Floors, Subject
+from .order import Order
+from .relax import Relaxed, Skeleton, order_of
+from .speeds import FREE, Exact, Ideal, Speeds, Unaware
 
-KEPT = 64  # skeletons kept in memory; points of one plan come one after the other
-MODELS = ("scaleacross", "unaware")
+KEPT = 64  # skeletons and orders kept in memory; points of one plan come one after the other
+KEPT_SPEEDS = 2048  # networks with their collectives' times
+MODELS = ("scaleacross", "unaware")  # with bounds of what the network takes
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,15 @@ class Bounds:
     def __init__(self, designer: Designer) -> None:
         self.designer = designer
         self.model = designer.study.network_model
+        # A link that is free for many messages has no bound, unless points that use one don't count.
+        self.has_network_bounds = self.model == "scaleacross" or (
+            self.model == "unaware" and not designer.study.allow_unphysical
+        )
+        self._floors = Floors()
+        self._latest: tuple[object, Any] = (None, None)
+        self._orders: OrderedDict[object, tuple[Order, Schedule]] = OrderedDict()
         self._skeletons: OrderedDict[str, Skeleton] = OrderedDict()
-        self._speeds: dict[tuple[str, str], Speeds] = {}
-        self._configs: dict[str, Config] = {}
+        self._speeds: OrderedDict[tuple[str, str], Speeds] = OrderedDict()
         self._tiers: dict[tuple[int, ...], list[SimulatedTier]] = {}
 
     def plan(self, values: Mapping[str, Any]) -> tuple[Setting, Plan]:
@@ -90,6 +101,23 @@ class Bounds:
             raise plan.problem
         return setting, plan
 
+    def floor(self, values: Mapping[str, Any], settings: Sequence[Setting]) -> float:
+        """A first bound, in seconds, for a plan on networks with these settings, before anything is built.
+
+        Raises:
+            Infeasible: where a rule or the placement forbids the plan; whether it fits in memory is not looked at.
+        """
+        setting = settings[0]
+        parallelism = parallelism_of(values, setting.cluster.gpus)
+        key = (id(setting.cluster), setting.training, parallelism)
+        if self._latest[0] != key:
+            validate(setting.model, setting.training, parallelism, setting.cluster.gpus)
+            self._latest = (key, place(parallelism, setting.cluster.tiers))
+        placement = self._latest[1]
+        subject = Subject(setting.model, setting.training, parallelism, placement, setting.accelerator)
+        distinct = _distinct(settings)
+        return self._floors.seconds(subject, self._best(placement, distinct), tuple(id(s.cluster) for s in distinct))
+
     def of_plan(self, points: Sequence[Mapping[str, Any]]) -> float:
         """A bound, in seconds, for points that differ in their network alone, whatever their collective algorithms.
 
@@ -97,16 +125,10 @@ class Bounds:
             Infeasible: where their plan cannot exist.
         """
         settings = [self.designer.setting(values) for values in points]
-        parallelism = parallelism_of(points[0], settings[0].cluster.gpus)
-        if is_made_for_times(parallelism):  # the order of actions depends on the network
-            return self._of_any_order(points[0], settings)
+        if is_made_for_times(parallelism_of(points[0], settings[0].cluster.gpus)):
+            return self.floor(points[0], settings)  # the order of actions depends on the network
         _, plan = self.plan(points[0])
-        if self.model == "unaware":
-            unaware = [
-                Unaware(plan.placement, astra_dimensions(plan.placement.dims, s.cluster)) for s in _distinct(settings)
-            ]
-            return Relaxed(self.skeleton(plan), BestOf(unaware)).seconds()
-        return Relaxed(self.skeleton(plan), self._ideal(plan.placement, settings)).seconds()
+        return Relaxed(self.skeleton(plan), self._best(plan.placement, _distinct(settings))).seconds()
 
     def of_points(self, points: Sequence[Mapping[str, Any]]) -> float:
         """A bound for points that differ in their network alone; for a single one the tightest there is.
@@ -128,7 +150,7 @@ class Bounds:
             assert problem is not None
             raise problem
         if len(plans) > 1:  # made for the times of different networks
-            return self._of_any_order(points[0], [self.designer.setting(values) for values in points])
+            return self.floor(points[0], [self.designer.setting(values) for values in points])
         speeds = found[0] if len(found) == 1 else BestOf(found)
         return Relaxed(self.skeleton(next(iter(plans.values()))), speeds).seconds()
 
@@ -136,11 +158,19 @@ class Bounds:
         """The order of a plan's actions."""
         if plan.plan_id not in self._skeletons:
             model, training, parallelism, placement, accelerator = read_plan(plan.content)
-            schedule = build_schedule(training, parallelism)
-            context = Context(model, training, resolved(parallelism, placement), placement, accelerator, schedule)
-            self._skeletons[plan.plan_id] = Skeleton(context)
-            if len(self._skeletons) > KEPT:
-                self._skeletons.popitem(last=False)
+            known = resolved(parallelism, placement)
+            key = (
+                parallelism.schedule, parallelism.pp, parallelism.chunks, micro_batches(training, parallelism),
+                parallelism.schedule_parameters, known.dp_sharding in ("fsdp-reshard", "zero2") and known.dp_sharding,
+            )  # fmt: skip
+            if key not in self._orders:
+                schedule = build_schedule(training, parallelism)
+                context = Context(model, training, known, placement, accelerator, schedule)
+                hull = replace(schedule, actions=((),) * schedule.stages)  # all that is needed beside the arrays
+                _keep(self._orders, key, (order_of(context), hull), KEPT)
+            order, hull = self._orders[key]
+            context = Context(model, training, known, placement, accelerator, hull)
+            _keep(self._skeletons, plan.plan_id, Skeleton(context, order), KEPT)
         self._skeletons.move_to_end(plan.plan_id)
         return self._skeletons[plan.plan_id]
 
@@ -151,42 +181,27 @@ class Bounds:
             Infeasible: where its configuration cannot exist.
         """
         config_id, files = self.designer.config(setting, plan, values)
-        groups = str([dim.groups for dim in plan.placement.dims])
-        if (config_id, groups) not in self._speeds:
+        if not self.has_network_bounds:
+            return FREE
+        key = (config_id, str([dim.groups for dim in plan.placement.dims]))
+        if key not in self._speeds:
             if self.model == "unaware":
                 made: Speeds = Unaware(plan.placement, astra_dimensions(plan.placement.dims, setting.cluster))
             else:
-                if config_id not in self._configs:
-                    self._configs[config_id] = config_from(files)
-                made = Exact(Ideal(plan.placement, simulated_tiers(setting.cluster)), self._configs[config_id])
-            self._speeds[config_id, groups] = made
-        return self._speeds[config_id, groups]
+                made = Exact(Ideal(plan.placement, simulated_tiers(setting.cluster)), config_from(files))
+            _keep(self._speeds, key, made, KEPT_SPEEDS)
+        return self._speeds[key]
 
-    def _ideal(self, placement: Placement, settings: Sequence[Setting]) -> Ideal:
-        distinct = _distinct(settings)
+    def _best(self, placement: Placement, distinct: Sequence[Setting]) -> Speeds:
+        """Speeds as good as the best of some networks, whatever their collective algorithms."""
+        if not self.has_network_bounds:
+            return FREE
+        if self.model == "unaware":
+            return BestOf([Unaware(placement, astra_dimensions(placement.dims, item.cluster)) for item in distinct])
         key = tuple(id(setting.cluster) for setting in distinct)  # clusters are kept by the designer
         if key not in self._tiers:
             self._tiers[key] = best_tiers([simulated_tiers(setting.cluster) for setting in distinct])
         return Ideal(placement, self._tiers[key])
-
-    def _of_any_order(self, values: Mapping[str, Any], settings: Sequence[Setting]) -> float:
-        """A bound for every order of a plan's actions: the work of the busiest rank."""
-        setting = settings[0]
-        parallelism = parallelism_of(values, setting.cluster.gpus)
-        count = setting.training.global_batch // (parallelism.dp * parallelism.micro_batch)
-        placement = place(parallelism, setting.cluster.tiers)
-        book = Cookbook(setting.model, setting.training, parallelism, placement, setting.accelerator)
-        peak, bandwidth = book.accelerator.peak(setting.training.precision), book.accelerator.memory_bandwidth
-        work = [0.0] * parallelism.pp
-        for position, units in enumerate(book.positions):
-            for unit in units:
-                for phase in ("F", "B", "W"):
-                    for step in book.unit_recipe(unit, phase).steps:
-                        if step.num_ops:
-                            memory = 0.0 if parallelism.granularity == "block" else step.size / bandwidth
-                            work[position % parallelism.pp] += max(step.num_ops / peak, memory)
-        # The mean over the ranks bounds the busiest wherever a schedule puts the chunks.
-        return count * sum(work) / parallelism.pp * (1 - 1e-4)
 
 
 def config_from(files: Mapping[str, str]) -> Config:
@@ -201,6 +216,13 @@ def config_from(files: Mapping[str, str]) -> Config:
             memory=folder / "memory.json",
             groups=groups if groups.is_file() else None,
         )
+
+
+def _keep(store: OrderedDict[Any, Any], key: object, value: object, count: int) -> None:
+    """Enter something into a store that forgets the oldest."""
+    store[key] = value
+    if len(store) > count:
+        store.popitem(last=False)
 
 
 def _distinct(settings: Sequence[Setting]) -> list[Setting]:

@@ -1,118 +1,105 @@
 """Certified search: the optimum of a study with a proof, from few simulations.
 
-Every point gets a lower bound before it is simulated: first plans, on the best of all networks at once; what remains is
-split network dimension by network dimension until single points are left, which are simulated, always the least bound
-first. The search ends when no bound is below the best time that was simulated. What was never simulated is then slower
-than the optimum, by a bound that tests hold against the simulator; nothing else is assumed.
+Constraints come first, for all combinations at once (:mod:`.screen`). Every plan they leave gets a floor
+(:mod:`.floor`); the least one is then checked (rules, memory) and bounded on the best of all networks, with their
+algorithms, and split network dimension by network dimension until single points are left, which are simulated: always
+the least bound first. The search ends when no bound is below the best score that was simulated. What was never
+simulated is then worse than the optimum, by a bound that tests hold against the simulator; nothing else is assumed.
 
 Every baseline is found in the same search: a point matters as long as its bound is below the best so far of some goal
-(the optimum, or a baseline that it matches).
+(the optimum, or a baseline that it matches). Which points are simulated before the best ones are known depends on how
+many processes there are; the rows that are kept do not: those whose bound is below the final best of a goal.
 """
 
 from __future__ import annotations
 
 import heapq
-import multiprocessing
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
-from itertools import islice
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import InvalidInput
+import numpy as np
+from numpy.typing import NDArray
+
+from ..progress import Progress
+from ..study.outcomes import requirements
 from ..study.tables import Row, cell
-from . import certify_worker
-from .baselines import BEST_OF, PICKED_BY
-from .replay import compile_replay
-from .select import TIME
+from .certificate import Certificate
+from .goals import Goal, goals_of
+from .objective import OBJECTIVES, TIME
+from .outcomes import with_outcomes
+from .pool import Pool
+from .screen import Screen
 from .space import Space
 
-CHUNK = 16  # plans a task of the first look
-AHEAD = 2  # tasks a process has waiting
+CHUNK = 64  # plans a task of the first look
+INFINITE = float("inf")
+FAILED = frozenset({"timeout", "deadlock", "crash", "invalid"})
 _TIE = 1e-9
+FLOOR, LOOKED, EXACT = range(3)
 
 Values = Mapping[str, Any]
+Task = tuple[str, "Node"]  # method of the worker, what the node becomes
 
 
 @dataclass(frozen=True, order=True)
 class Node:
-    """Points of one plan on some networks. ``exact``: its bound is that of :meth:`.bounds.Bounds.of_points`."""
+    """Points of one plan on some networks. ``stage``: what its bound is, of :meth:`.bounds.Bounds.floor`, ``of_plan``
+    or ``of_points``."""
 
+    bound: float
     plan: int
     networks: tuple[int, ...]
-    exact: bool = False
+    stage: int = FLOOR
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of a plan's points; ``bound``: the least of those that were not simulated."""
+
+    points: int
+    bound: float = INFINITE
+    simulated: int = 0
+    infeasible: int = 0
+    reason: str = ""
+
+    @property
+    def status(self) -> str:
+        """Of the row in the table of plans."""
+        if self.infeasible == self.points:
+            return "infeasible"
+        if not self.simulated:
+            return "pruned"
+        return "simulated" if self.simulated + self.infeasible == self.points else "partly simulated"
 
 
 @dataclass
-class Goal:
-    """Something to find the best point of: what must hold of a point, and the best time so far.
+class Stream:
+    """Plans with a floor, the least first: arrays, and how far they have been taken."""
 
-    ``only``: (plan, network) pairs a cost model has picked, None where it has no say.
-    """
-
-    name: str
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    only: frozenset[tuple[int, int]] | None = None
-    best: float = float("inf")
+    floors: NDArray[np.float64]
+    plans: NDArray[np.int64]
+    masks: NDArray[np.int64]
+    place: int = 0
 
 
 @dataclass
-class Certificate:
-    """What a search has done in one environment.
-
-    Attributes:
-        points: of the environment; infeasible: of them, found so when their plan was checked (all its networks).
-        plans, plans_infeasible: combinations of what changes plans. bounds: computed, of plans, groups and points.
-        simulated: points (each pair of plan and configuration once); pruned: points never simulated.
-        optimum_s; least_bound_s: of anything that was not simulated, None where nothing was left; gap: how far, as a
-            share, the optimum could be above the true one, 0 when the search ended by itself.
-        seconds: wall time.
-    """
+class Found:
+    """A search in one environment while it goes on."""
 
     environment: Values
-    points: int = 0
-    infeasible: int = 0
-    plans: int = 0
-    plans_infeasible: int = 0
-    bounds: int = 0
-    simulated: int = 0
-    pruned: int = 0
-    optimum_s: float | None = None
-    least_bound_s: float | None = None
-    gap: float = 0.0
-    seconds: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``certificate.yaml``."""
-        return {**vars(self), "environment": dict(self.environment), "seconds": round(self.seconds, 1)}
-
-
-class Pool:
-    """Processes by number; all tasks of a plan go to the same one."""
-
-    def __init__(self, cores: int, arguments: Sequence[Any]) -> None:
-        compile_replay()  # once, before the processes fork
-        self.arguments = tuple(arguments)
-        self.members = [self._start() for _ in range(cores)]
-
-    def _start(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("fork")
-        return ProcessPoolExecutor(1, context, initializer=certify_worker.start, initargs=self.arguments)
-
-    def submit(self, number: int, function: Any, *arguments: Any) -> Future[Any]:
-        """A task for the process of a plan; one that has died is started anew."""
-        place = number % len(self.members)
-        try:
-            return self.members[place].submit(function, *arguments)
-        except BrokenExecutor:
-            self.members[place] = self._start()
-            return self.members[place].submit(function, *arguments)
-
-    def close(self) -> None:
-        """End all processes."""
-        for member in self.members:
-            member.shutdown(wait=False, cancel_futures=True)
+    certificate: Certificate
+    goals: list[Goal]
+    screen: Screen
+    stream: Stream
+    fates: dict[int, Fate] = field(default_factory=dict)
+    heap: list[Node] = field(default_factory=list)
+    rows: list[tuple[Node, Row]] = field(default_factory=list)
+    pairs: set[tuple[str, str]] = field(default_factory=set)
+    least: float = INFINITE
 
 
 class Search:
@@ -120,180 +107,276 @@ class Search:
 
     Args:
         space: of the study. pool: processes that were started with the same study. baselines: of the study.
+        seconds: for the whole search; what is known then is the result, with its gap.
+        keep: called with every row as soon as it is there.
+
+    Attributes:
+        rows: what was simulated and matters.
     """
 
-    def __init__(self, space: Space, pool: Pool, baselines: Mapping[str, Mapping[str, Any]]) -> None:
-        self.space, self.pool, self.baselines = space, pool, baselines
-        self.plans = list(space.plans())
+    def __init__(
+        self,
+        space: Space,
+        pool: Pool,
+        baselines: Mapping[str, Mapping[str, Any]],
+        seconds: float = INFINITE,
+        keep: Any = None,
+    ) -> None:
+        self.space, self.pool, self.baselines, self.keep = space, pool, baselines, keep
+        self.end = time.monotonic() + seconds
         self.rows: list[Row] = []
+        self._ended: list[Found] = []
         study = space.designer.study
+        first = space.designer.setting({name: values[0] for name, values in space.swept.items()})
+        self.tiers = [tier.name for tier in first.cluster.tiers]
+        self.wanted = requirements(study.require, self.tiers)
+        self.objective = OBJECTIVES[study.objective]
         self.counted = ("ok", "unphysical") if study.allow_unphysical else ("ok",)
-        if study.network_model == "aware" or (study.network_model == "unaware" and study.allow_unphysical):
-            model = f"network_model {study.network_model}" + (", allow_unphysical" if study.allow_unphysical else "")
-            raise InvalidInput("E-CERTIFIED", f"{model} has no bounds", "use scaleacross, or search: exhaustive")
+        self.progress = Progress(f"search {study.name}")
 
     def run(self) -> list[Certificate]:
         """Search every environment; ``rows`` then holds what was simulated."""
         return [self._environment(environment) for environment in self.space.environments()]
 
-    # -- one environment -----------------------------------------------------------------------------------------------
-
     def _environment(self, environment: Values) -> Certificate:
-        begun, before = time.monotonic(), len(self.rows)
-        certificate = Certificate({name: cell(value) for name, value in environment.items()})
-        certificate.points, certificate.plans = self.space.points_an_environment, len(self.plans)
-        heap = self._roots(environment, certificate)
-        feasible = sum(len(node.networks) for _, _, node in heap)
-        certificate.infeasible = certificate.points - feasible
-        goals = self._goals(environment, heap)
-        left = self._explore(environment, heap, goals, certificate)
-        certificate.pruned = feasible - (len(self.rows) - before)
-        optimum = goals[0].best
-        certificate.optimum_s = optimum if optimum < float("inf") else None
-        certificate.least_bound_s = left if left < float("inf") else None
-        certificate.gap = max(0.0, optimum / left - 1) if certificate.optimum_s and left < optimum else 0.0
+        begun = time.monotonic()
+        shown = {name: cell(value) for name, value in environment.items()}
+        certificate = Certificate(shown, self.space.points_an_environment, plans=self.space.plan_count)
+        certificate.objective = self.objective.name
+        found = self._roots(environment, certificate)
+        for goal in found.goals:
+            if goal.picks:
+                goal.only = self._picked(found, goal)
+        self._explore(found)
+        self._close(found)
         certificate.seconds = time.monotonic() - begun
         return certificate
 
-    def _roots(self, environment: Values, certificate: Certificate) -> list[tuple[float, int, Node]]:
-        """A node for every plan that can exist, as a heap."""
-        numbers = iter(range(len(self.plans)))
-        chunks = iter(lambda: list(islice(numbers, CHUNK)), [])
-        heap: list[tuple[float, int, Node]] = []
+    # -- plans and their floors ----------------------------------------------------------------------------------------
 
-        def task(place: int) -> tuple[Future[Any], list[int]] | None:
-            mine = next(chunks, None)
-            if mine is None:
-                return None
-            plans = [self.plans[number] for number in mine]
-            return self.pool.submit(place, certify_worker.root_bounds, environment, plans), mine
+    def _roots(self, environment: Values, certificate: Certificate) -> Found:
+        """Every plan that constraints leave, with its floor."""
+        screen = Screen(self.space, environment)
+        blocks = []
+        for done, block in enumerate(screen.blocks(), start=1):
+            blocks.append(block)
+            if self.progress.is_due:
+                left = sum(len(numbers) for numbers, _ in blocks)
+                self.progress.tell(f"{done} blocks of {self.space.plan_count:,} plans screened, {left:,} left")
+        plans, masks = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        certificate.excluded = sum(entry.points for entry in screen.excluded.values())
+        certificate.infeasible, certificate.plans_left = certificate.excluded, len(plans)
+        certificate.reasons = {text: entry.points for text, entry in screen.excluded.items()}
+        nothing = Stream(np.zeros(len(plans)), plans, masks)
+        found = Found(environment, certificate, list(goals_of(self.space, self.baselines)), screen, nothing)
+        floors = self._floors(found, plans, masks)
+        order = np.lexsort((plans, floors))
+        order = order[np.isfinite(floors[order])]
+        found.stream = Stream(floors[order], plans[order], masks[order])
+        return found
 
-        running: dict[Future[Any], tuple[int, list[int]]] = {}
-        for place in range(len(self.pool.members) * AHEAD):
-            if (made := task(place)) is not None:
-                running[made[0]] = (place, made[1])
-        while running:
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                place, mine = running.pop(future)
-                for number, (bound, networks, _) in zip(mine, future.result(), strict=True):
-                    if networks:
-                        certificate.bounds += 1
-                        heap.append((bound, number, Node(number, tuple(networks))))
+    def _floors(self, found: Found, plans: NDArray[np.int64], masks: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The floor of every plan, infinite for one that cannot exist."""
+        sizes = [int(mask.sum()) for mask in found.screen.masks]
+        floors = np.full(len(plans), INFINITE)
+        starts = iter(range(0, len(plans), CHUNK))
+        running: dict[Future[Any], int] = {}
+        done_plans = 0
+        while True:
+            while self.pool.room > 0 and (start := next(starts, None)) is not None:
+                mine = plans[start : start + CHUNK].tolist()
+                running[self.pool.submit(-1 - start, "floors", found.environment, mine)] = start
+            if not running:
+                return floors
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                self.pool.done(future)
+                start = running.pop(future)
+                for offset, value in enumerate(future.result()):
+                    if isinstance(value, str):
+                        plan = int(plans[start + offset])
+                        found.fates[plan] = Fate(sizes[masks[start + offset]])
+                        self._infeasible(found, plan, value)
                     else:
-                        certificate.plans_infeasible += 1
-                if (made := task(place)) is not None:
-                    running[made[0]] = (place, made[1])
-        heapq.heapify(heap)
-        return heap
+                        floors[start + offset] = value
+                done_plans += min(CHUNK, len(plans) - start)
+            self.progress.tell(f"floors of {done_plans:,} of {len(plans):,} plans")
 
-    def _goals(self, environment: Values, heap: list[tuple[float, int, Node]]) -> list[Goal]:
-        goals = [Goal("optimum")]
-        for name, wanted in self.baselines.items():
-            if BEST_OF in wanted:
-                continue  # found with its members
-            goal = Goal(name, {key: cell(value) for key, value in wanted.items() if key != PICKED_BY})
-            if PICKED_BY in wanted:
-                goal.only = self._picked(environment, goal, heap)
-            goals.append(goal)
-        return goals
+    @staticmethod
+    def _infeasible(found: Found, plan: int, reason: str, points: int = 0) -> None:
+        """Enter that a plan cannot exist, or ``points`` of it."""
+        fate, certificate = found.fates[plan], found.certificate
+        lost = points or fate.points
+        fate.infeasible += lost
+        fate.reason = sys.intern(reason)
+        certificate.infeasible += lost
+        certificate.plans_infeasible += fate.infeasible == fate.points
+        key = reason.partition(":")[0]
+        certificate.reasons[key] = certificate.reasons.get(key, 0) + lost
 
-    def _picked(
-        self, environment: Values, goal: Goal, heap: list[tuple[float, int, Node]]
-    ) -> frozenset[tuple[int, int]]:
+    def _picked(self, found: Found, goal: Goal) -> frozenset[tuple[int, int]]:
         """The points a cost model likes best among those that match."""
-        tasks = []
-        for _, _, node in heap:
-            networks = self._matching(goal, node)
+        matching = []
+        for plan, mask in zip(found.stream.plans, found.stream.masks, strict=True):
+            networks = goal.matching(int(plan), np.flatnonzero(found.screen.masks[mask]).tolist())
             if networks:
-                future = self.pool.submit(
-                    node.plan, certify_worker.call, "estimates", environment, self.plans[node.plan], networks
-                )
-                tasks.append((node.plan, networks, future))
-        costs = {
-            (plan, network): cost
-            for plan, networks, future in tasks
-            for network, cost in zip(networks, future.result(), strict=True)
-        }
-        least = min(costs.values(), default=float("inf"))
-        return frozenset(pair for pair, cost in costs.items() if cost <= least * (1 + _TIE) and cost < float("inf"))
-
-    def _matching(self, goal: Goal, node: Node) -> list[int]:
-        """Networks of a node on which its points matter to a goal."""
-        plan = self.plans[node.plan]
-        if any(cell(plan[key]) != value for key, value in goal.fixed.items() if key in plan):
-            return []
-        on_network = {key: value for key, value in goal.fixed.items() if key not in plan}
-        return [
-            number
-            for number in node.networks
-            if (goal.only is None or (node.plan, number) in goal.only)
-            and all(cell(self.space.networks[number].get(key)) == value for key, value in on_network.items())
-        ]
-
-    def _limit(self, node: Node, goals: Sequence[Goal]) -> float:
-        """Bounds below this matter to some goal."""
-        return max((goal.best for goal in goals if self._matching(goal, node)), default=0.0)
-
-    def _explore(
-        self, environment: Values, heap: list[tuple[float, int, Node]], goals: list[Goal], certificate: Certificate
-    ) -> float:
-        """Take nodes off the heap until none matters; the least bound of what was not simulated."""
-        running: dict[Future[Any], Node] = {}
-        seen: set[tuple[str, str]] = set()
-        least, room = float("inf"), len(self.pool.members) * AHEAD
-        while heap or running:
-            while heap and len(running) < room:
-                bound, _, node = heapq.heappop(heap)
-                if bound >= self._limit(node, goals):
-                    least = min(least, bound)
-                    continue
-                running.update(self._tasks(environment, node))
+                matching.append((int(plan), networks))
+        costs: dict[tuple[int, int], float] = {}
+        waiting, running = iter(matching), {}
+        while True:
+            while self.pool.room > 0 and (one := next(waiting, None)) is not None:
+                running[self.pool.submit(one[0], "estimates", found.environment, *one)] = one
             if not running:
                 break
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                node = running.pop(future)
-                if len(node.networks) == 1 and node.exact:
-                    self._enter(self._result(future, environment, node), node, goals, seen, certificate)
-                    continue
-                certificate.bounds += 1
-                bound = future.result()
-                if bound < float("inf"):
-                    heapq.heappush(heap, (bound, node.plan, Node(node.plan, node.networks, True)))
-        return least
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                self.pool.done(future)
+                plan, networks = running.pop(future)
+                costs.update({(plan, n): cost for n, cost in zip(networks, future.result(), strict=True)})
+            self.progress.tell(f"{goal.name}: {len(costs):,} estimates for {len(matching):,} plans")
+        least = min(costs.values(), default=INFINITE)
+        return frozenset(pair for pair, cost in costs.items() if cost <= least * (1 + _TIE) and cost < INFINITE)
 
-    def _tasks(self, environment: Values, node: Node) -> Iterator[tuple[Future[Any], Node]]:
-        """What to do with a node: simulate a single point, else bound its parts."""
-        plan = self.plans[node.plan]
-        if len(node.networks) == 1 and node.exact:
-            arguments = ("simulate", environment, plan, node.networks[0])
-            yield self.pool.submit(node.plan, certify_worker.call, *arguments), node
-            return
-        for part in [node.networks] if not node.exact else split(self.space, node.networks):
-            future = self.pool.submit(node.plan, certify_worker.call, "bound", environment, plan, part)
-            yield future, Node(node.plan, part)
+    # -- exploring -----------------------------------------------------------------------------------------------------
 
-    def _result(self, future: Future[Any], environment: Values, node: Node) -> Row:
+    def _explore(self, found: Found) -> None:
+        """Take the least bound until none matters, or time is up."""
+        running: dict[Future[Any], Task] = {}
+        while True:
+            late = time.monotonic() >= self.end
+            while not late and self.pool.room > 0 and (node := self._next(found)) is not None:
+                running.update(self._tasks(found, node))
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                self.pool.done(future)
+                kind, node = running.pop(future)
+                if kind == "simulate":
+                    self._simulated(found, future, node)
+                else:
+                    self._bounded(found, future.result(), node)
+            if self.progress.is_due:
+                self._tell(found)
+        left = self._next(found)
+        if left is not None:
+            found.certificate.ended = "time limit"
+            heapq.heappush(found.heap, left)
+
+    def _next(self, found: Found) -> Node | None:
+        """The node with the least bound that matters; those before it are done with."""
+        stream = found.stream
+        while True:
+            floor = stream.floors[stream.place] if stream.place < len(stream.plans) else INFINITE
+            if found.heap and found.heap[0].bound <= floor:
+                node = heapq.heappop(found.heap)
+            elif floor < INFINITE:
+                networks = np.flatnonzero(found.screen.masks[stream.masks[stream.place]]).tolist()
+                node = Node(float(floor), int(stream.plans[stream.place]), tuple(networks))
+                stream.place += 1
+                found.fates[node.plan] = Fate(len(networks))
+            else:
+                return None
+            if node.bound < self._limit(found, node):
+                return node
+            self._leave(found, node)
+
+    def _limit(self, found: Found, node: Node) -> float:
+        """Bounds below this matter to some goal."""
+        return max((goal.best for goal in found.goals if goal.matters(node.plan, node.networks)), default=0.0)
+
+    @staticmethod
+    def _leave(found: Found, node: Node) -> None:
+        fate = found.fates[node.plan]
+        fate.bound = min(fate.bound, node.bound)
+        found.least = min(found.least, node.bound)
+
+    def _tasks(self, found: Found, node: Node) -> Iterator[tuple[Future[Any], Task]]:
+        """What to do with a node: simulate a single point, else bound it better, or its parts."""
+        method, parts = ("look" if node.stage == FLOOR else "bound"), [node.networks]
+        if node.stage == EXACT:
+            method, parts = (
+                ("simulate", parts) if len(node.networks) == 1 else ("bound", split(self.space, node.networks))
+            )
+        for part in parts:
+            arguments = (found.environment, node.plan, part[0] if method == "simulate" else part)
+            after = replace(node, networks=part, stage=min(EXACT, node.stage + 1))
+            yield self.pool.submit(node.plan, method, *arguments), (method, after)
+
+    def _bounded(self, found: Found, value: float | str, node: Node) -> None:
+        found.certificate.bounds += 1
+        if isinstance(value, str):
+            self._infeasible(found, node.plan, value, len(node.networks))
+        else:
+            heapq.heappush(
+                found.heap, replace(node, bound=max(node.bound, value))
+            )  # a part is no better than the whole
+
+    def _simulated(self, found: Found, future: Future[Any], node: Node) -> None:
+        row, certificate = self._row(found, future, node), found.certificate
+        found.rows.append((node, row))
+        found.fates[node.plan].simulated += 1
+        key = (str(row.get("plan_id")), str(row.get("config_id")))
+        certificate.simulated += key not in found.pairs
+        found.pairs.add(key)
+        if self.keep is not None:
+            self.keep(row)
+        result = row.get("result") or {}
+        if result.get("status") in FAILED:
+            certificate.failed += 1
+            found.least = min(found.least, node.bound)
+        whole = {**row, **result}
+        judged = with_outcomes(whole, self.wanted, self.tiers) if result.get(TIME) is not None else whole
+        if judged.get("status") in self.counted and judged.get(TIME) is not None:
+            score = self.objective.score(judged)
+            for goal in found.goals:
+                if score < goal.best and goal.matters(node.plan, node.networks):
+                    goal.best, goal.best_row = score, judged
+
+    def _row(self, found: Found, future: Future[Any], node: Node) -> Row:
         try:
             return dict(future.result())
         except BrokenExecutor:
-            point = self.space.point(environment, self.plans[node.plan], self.space.networks[node.networks[0]])
+            plan, network = self.space.plan(node.plan), self.space.networks[node.networks[0]]
+            point = self.space.point(found.environment, plan, network)
             lost = {"status": "crash", "reason": "E-PROCESS: the simulating process ended"}
             return {"point_id": point.point_id, **point.values, "result": lost}
 
-    def _enter(
-        self, row: Row, node: Node, goals: list[Goal], seen: set[tuple[str, str]], certificate: Certificate
-    ) -> None:
-        self.rows.append(row)
-        result = row.get("result") or {}
-        key = (str(row.get("plan_id")), str(row.get("config_id")))
-        certificate.simulated += key not in seen
-        seen.add(key)
-        if result.get("status") in self.counted and result.get(TIME) is not None:
-            for goal in goals:
-                if self._matching(goal, node):
-                    goal.best = min(goal.best, result[TIME])
+    def _tell(self, found: Found) -> None:
+        certificate, best = found.certificate, found.goals[0].best
+        stream = found.stream
+        bounds = [*(node.bound for node in found.heap[:1]), *stream.floors[stream.place : stream.place + 1].tolist()]
+        least = min(bounds, default=INFINITE)
+        self.progress.tell(
+            f"{stream.place:,} of {len(stream.plans):,} plans looked at, {certificate.bounds:,} bounds, "
+            f"{certificate.simulated} simulated, best {best:.4f}, least bound {least:.4f} {self.objective.unit}"
+        )
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _close(self, found: Found) -> None:
+        """Account for what was not looked at, keep the rows that matter, and judge."""
+        certificate, optimum = found.certificate, found.goals[0]
+        for node in found.heap:
+            self._leave(found, node)
+        rest = found.stream.floors[found.stream.place :]
+        found.least = min(found.least, *rest[:1].tolist(), INFINITE)
+        simulated = sum(fate.simulated for fate in found.fates.values())
+        certificate.pruned = certificate.points - certificate.infeasible - simulated
+        certificate.judge(optimum.best, float(optimum.best_row.get(TIME, INFINITE)), found.least)
+        self.rows += [row for node, row in found.rows if node.bound < self._limit(found, node)]
+        self._ended.append(found)
+
+    def fates(self) -> Iterator[tuple[Values, int, Fate]]:
+        """(environment, plan's number, what became of its points) of every plan that constraints leave, in order."""
+        for found in self._ended:
+            stream, known = found.stream, found.fates
+            sizes = [int(mask.sum()) for mask in found.screen.masks]
+            columns = (part[stream.place :].tolist() for part in (stream.plans, stream.floors, stream.masks))
+            later = sorted(zip(*columns, strict=True))
+            for plan, fate in heapq.merge(
+                sorted(known.items(), key=lambda item: item[0]),
+                ((plan, Fate(sizes[mask], floor)) for plan, floor, mask in later),
+                key=lambda item: item[0],
+            ):
+                yield found.environment, plan, fate
 
 
 def split(space: Space, networks: Sequence[int]) -> list[tuple[int, ...]]:

@@ -7,9 +7,10 @@ same one.
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,10 @@ from ..astra.dimensions import simulated_tiers
 from ..astra.render import write_config
 from ..cluster.cost import rates_of
 from ..errors import Infeasible
-from ..files import package_digest, short_hash
+from ..files import canonical_json, package_digest, short_hash
 from ..study.design import Designer
 from ..study.outcomes import rate_columns
-from ..study.plans import parallelism_of, read_plan
+from ..study.plans import TRAINING_KEYS, Setting, parallelism_of, read_plan
 from ..study.schema import Study
 from ..study.tables import Row
 from ..study.traces import write_traces
@@ -28,15 +29,22 @@ from ..trace.cookbook import Cookbook
 from .batch import SIMULATOR_CODE
 from .bounds import Bounds
 from .evaluate import Evaluator, Pair
+from .objective import OBJECTIVES
 from .sailor import PairSpeed, sailor_seconds
 from .space import Space
 
 Values = Mapping[str, Any]
+KEPT_PLANS = 512  # plans and configurations that a process remembers
 
 
 @dataclass
 class Worker:
-    """One process' state. ``settings`` are those of a batch (simulator, network model, limits)."""
+    """One process' state. Plans and networks go by their numbers in the study's space.
+
+    Attributes:
+        settings: of a batch (simulator, network model, limits).
+        known: provenance -> result of points that an earlier search has simulated.
+    """
 
     study: Study
     root: Path
@@ -44,54 +52,77 @@ class Worker:
     configs: Path
     settings: Mapping[str, Any]
     astra_sim: Path | None
+    known: Mapping[str, Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.designer = Designer(self.study, self.root)
+        self.designer = Designer(self.study, self.root, kept=KEPT_PLANS)
         self.space = Space(self.designer)
         self.bounds = Bounds(self.designer)
+        self.objective = OBJECTIVES[self.study.objective]
         self._evaluator: Evaluator | None = None
-        self._known: dict[tuple[str, str], Row] = {}
+        self._simulated: dict[tuple[str, str], Row] = {}
+        self._settings: dict[object, list[Setting]] = {}
         self.code = package_digest(*SIMULATOR_CODE[str(self.settings["simulator"])])
 
-    def root_bound(self, environment: Values, plan: Values) -> tuple[float, list[int], str]:
-        """A bound for a plan on all networks, the numbers of those that constraints leave, or why it cannot exist."""
-        networks, reason = self._allowed(environment, plan)
-        if not networks:
-            return 0.0, [], reason
-        points = [self.space.values(environment, plan, self.space.networks[number]) for number in networks]
-        try:
-            return self.bounds.of_plan(points), networks, ""
-        except Infeasible as error:
-            return 0.0, [], str(error)
-
-    def _allowed(self, environment: Values, plan: Values) -> tuple[list[int], str]:
-        """Numbers of the networks on which the study's constraints allow a plan, and why not on others."""
-        names, everything = set(self.space.network_names), range(len(self.space.networks))
-        constraints = (*self.designer.own_constraints, *self.designer.constraints)
-        asked = everything if any(item.names & names for item in constraints) else range(1)
-        networks, reason = [], ""
-        for number in asked:
+    def floors(self, environment: Values, plans: Sequence[int]) -> list[float | str]:
+        """The floor of every plan, as a score, or why it cannot exist."""
+        found: list[float | str] = []
+        everything = range(len(self.space.networks))
+        for number in plans:
+            plan = self.space.plan(number)
+            settings = self._distinct(environment, plan, everything)
             try:
-                self.designer.check_constraints(self.space.values(environment, plan, self.space.networks[number]))
-                networks.append(number)
+                seconds = self.bounds.floor(self.space.values(environment, plan, self.space.networks[0]), settings)
+                found.append(self._score(seconds, settings))
             except Infeasible as error:
-                reason = str(error)
-        return (list(everything) if networks and len(asked) == 1 else networks), reason
+                found.append(str(error))
+        return found
 
-    def bound(self, environment: Values, plan: Values, networks: Sequence[int]) -> float:
-        """A bound for a plan on some networks; infinite where none of these points can exist."""
-        points = [self.space.values(environment, plan, self.space.networks[number]) for number in networks]
+    def look(self, environment: Values, plan: int, networks: Sequence[int]) -> float | str:
+        """A bound, as a score, for a plan on the best of some networks, or why it cannot exist."""
+        values = self.space.plan(plan)
         try:
-            return self.bounds.of_points(points)
-        except Infeasible:
-            return float("inf")
+            seconds = self.bounds.of_plan(self._points(environment, values, networks))
+        except Infeasible as error:
+            return str(error)
+        return self._score(seconds, self._distinct(environment, values, networks))
 
-    def estimates(self, environment: Values, plan: Values, networks: Sequence[int]) -> list[float]:
+    def bound(self, environment: Values, plan: int, networks: Sequence[int]) -> float | str:
+        """A bound, as a score, for a plan on some networks with their algorithms, or why none of these can exist."""
+        values = self.space.plan(plan)
+        try:
+            seconds = self.bounds.of_points(self._points(environment, values, networks))
+        except Infeasible as error:
+            return str(error)
+        return self._score(seconds, self._distinct(environment, values, networks))
+
+    def _points(self, environment: Values, plan: Values, networks: Sequence[int]) -> list[Values]:
+        return [self.space.values(environment, plan, self.space.networks[number]) for number in networks]
+
+    def _distinct(self, environment: Values, plan: Values, networks: Sequence[int]) -> list[Setting]:
+        """One setting for every cluster among some networks."""
+        relevant = self.designer.cluster_variables | TRAINING_KEYS
+        key = canonical_json([environment, {name: value for name, value in plan.items() if name in relevant}])
+        key += str(networks) if len(networks) < len(self.space.networks) else ""
+        if key not in self._settings:
+            found = [self.designer.setting(values) for values in self._points(environment, plan, networks)]
+            self._settings[key] = list({id(setting.cluster): setting for setting in found}.values())
+        return self._settings[key]
+
+    def _score(self, seconds: float, settings: Sequence[Setting]) -> float:
+        """The least score of a time on any of some clusters."""
+        if self.objective.is_time:
+            return seconds
+        return min(
+            self.objective.score_of(seconds, item.training.tokens, rates_of(item.cluster, item.accelerator), {})
+            for item in settings
+        )
+
+    def estimates(self, environment: Values, number: int, networks: Sequence[int]) -> list[float]:
         """Sailor's estimate of a plan on some networks; infinite where the point cannot exist."""
         found: dict[tuple[PairSpeed, ...], float] = {}
         result = []
-        for number in networks:
-            values = self.space.values(environment, plan, self.space.networks[number])
+        for values in self._points(environment, self.space.plan(number), networks):
             try:
                 setting, made = self.bounds.plan(values)
             except Infeasible:
@@ -106,9 +137,9 @@ class Worker:
             result.append(found[speeds])
         return result
 
-    def simulate(self, environment: Values, plan: Values, network: int) -> Row:
+    def simulate(self, environment: Values, plan: int, network: int) -> Row:
         """The row of a point as the exhaustive flow writes it."""
-        point = self.space.point(environment, plan, self.space.networks[network])
+        point = self.space.point(environment, self.space.plan(plan), self.space.networks[network])
         row: Row = {"point_id": point.point_id, "status": "feasible", "reason": "", **point.values}
         setting = self.designer.setting(point.values)
         row["dp"] = parallelism_of(point.values, setting.cluster.gpus).dp
@@ -132,9 +163,9 @@ class Worker:
             provenance=short_hash(basis, 16),
         )
         key = (made.plan_id, config_id)
-        if key not in self._known:
-            self._known[key] = self.evaluator(pair)
-        return {**row, "result": self._known[key]}
+        if key not in self._simulated:
+            self._simulated[key] = self.known.get(pair.provenance) or self.evaluator(pair)
+        return {**row, "result": self._simulated[key]}
 
     @property
     def evaluator(self) -> Evaluator:
@@ -149,15 +180,12 @@ _worker: list[Worker] = []
 
 
 def start(*arguments: Any) -> None:
-    """Make the process' worker."""
+    """Make the process' worker. The search itself answers an interrupt."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _worker[:] = [Worker(*arguments)]
 
 
 def call(method: str, *arguments: Any) -> Any:
     """Run one task."""
     return getattr(_worker[0], method)(*arguments)
-
-
-def root_bounds(environment: Values, plans: Sequence[Values]) -> list[tuple[float, list[int], str]]:
-    """The first look at many plans."""
-    return [_worker[0].root_bound(environment, plan) for plan in plans]

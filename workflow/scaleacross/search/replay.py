@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
+
+from ..engine.fluid.jit import entry
 
 NEVER = -1e30
 KIND, OWN, WAIT, LAG, PAIRED = range(5)  # rows of the table
 
 
-@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator,unused-ignore]
+@entry
 def replay(first: Any, table: Any, maps: Any, fixed: Any, work: Any, lags: Any, slots: int) -> Any:
     """Run every rank's actions in order, each as soon as its rank is free and its input there.
 
@@ -69,7 +70,7 @@ def replay(first: Any, table: Any, maps: Any, fixed: Any, work: Any, lags: Any, 
 
 
 def compile_replay() -> None:
-    """Compile now, for processes that are forked later."""
+    """Compile now, or read what was compiled before, for processes that are forked later."""
     nothing = np.zeros((1, 4))
     table = np.array([[0], [0], [-1], [-1], [0]], np.int64)
     replay(np.array([0, 1], np.int64), table, nothing, nothing[:, :2].copy(), np.zeros(1), np.zeros(1), 1)

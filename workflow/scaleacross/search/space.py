@@ -1,4 +1,4 @@
-"""The points of a study as plans times networks, enumerated lazily: a plan is checked once, whatever it runs on."""
+"""The points of a study as plans times networks, by number: a plan is checked once, whatever it runs on."""
 
 from __future__ import annotations
 
@@ -47,9 +47,23 @@ class Space:
         """Every environment, the headline first."""
         return _combinations(self.designer.study.environment)
 
-    def plans(self) -> Iterator[dict[str, Any]]:
-        """Every combination of what changes plans."""
-        return _combinations({name: self.swept[name] for name in self.plan_names})
+    @cached_property
+    def plan_lists(self) -> dict[str, list[Any]]:
+        """What changes plans, with its values."""
+        return {name: self.swept[name] for name in self.plan_names}
+
+    @cached_property
+    def plan_count(self) -> int:
+        """Combinations of what changes plans."""
+        return prod(map(len, self.plan_lists.values()))
+
+    def plan(self, number: int) -> dict[str, Any]:
+        """A combination of what changes plans by its number, the last dimension fastest."""
+        values: dict[str, Any] = {}
+        for name in reversed(self.plan_names):
+            number, digit = divmod(number, len(self.plan_lists[name]))
+            values[name] = self.plan_lists[name][digit]
+        return {name: values[name] for name in self.plan_names}
 
     @cached_property
     def networks(self) -> tuple[dict[str, Any], ...]:
@@ -59,7 +73,7 @@ class Space:
     @property
     def points_an_environment(self) -> int:
         """Points of one environment, infeasible ones included."""
-        return prod(len(self.swept[name]) for name in self.plan_names) * len(self.networks)
+        return self.plan_count * len(self.networks)
 
     def values(self, environment: Values, plan: Values, network: Values) -> dict[str, Any]:
         """A point's values in the study's order."""

@@ -15,6 +15,7 @@ from ..errors import Infeasible, InvalidInput, did_you_mean
 from ..files import canonical_json
 from ..model import Model, load_model
 from ..plan.degrees import Parallelism, training_from
+from ..progress import Progress
 from ..schedule import parameters
 from ..trace.fuse import check_fused
 from .expressions import Expression, parse_expression
@@ -30,7 +31,7 @@ from .plans import (
     make_plan,
     parallelism_of,
 )
-from .points import Point, enumerate_points
+from .points import Point, count_points, enumerate_points
 from .reasons import Miss, histogram
 from .schema import DERIVED_NAMES, Study, TrainingSection
 
@@ -62,9 +63,13 @@ class Designed:
 
 
 class Designer:
-    """Designs points one by one; what points share (clusters, plans, rendered files) is made once."""
+    """Designs points one by one; what points share (clusters, plans, rendered files) is made once.
 
-    def __init__(self, study: Study, root: Path = Path()) -> None:
+    Args:
+        study: to design. root: holds ``config``. kept: plans and configurations to remember, all of them by default.
+    """
+
+    def __init__(self, study: Study, root: Path = Path(), kept: int | None = None) -> None:
         self.study = study
         self.cluster_file = root / "config/clusters" / f"{study.cluster}.yaml.j2"
         self.accelerators = root / "config/accelerators"
@@ -76,6 +81,7 @@ class Designer:
         # Those that need only the point's own values are checked before anything is computed.
         self.own_constraints = [item for item in constraints if item.names <= study.swept.keys()]
         self.constraints = [item for item in constraints if item not in self.own_constraints]
+        self.kept = kept
         self._settings: dict[str, Setting] = {}
         self._plans: dict[tuple[str, Parallelism], Plan | Infeasible] = {}
         self._configs: dict[str, tuple[str, dict[str, str]] | Infeasible] = {}
@@ -130,6 +136,7 @@ class Designer:
             tiers += [(tier.bandwidth, tier.latency, tier.oversubscription) for tier in setting.cluster.tiers]
         key = (canonical_json([setting.training.__dict__, setting.accelerator.name, tiers]), parallelism)
         if key not in self._plans:
+            self._forget(self._plans)
             try:
                 self._plans[key] = make_plan(setting, parallelism)
             except Infeasible as error:
@@ -151,6 +158,7 @@ class Designer:
         flat = plan.content["parallelism"]["flat_rings"]
         key = canonical_json([dims, used, setting.training.precision, flat])
         if key not in self._configs:
+            self._forget(self._configs)
             try:
                 files = render_config(
                     plan.placement.dims,
@@ -170,24 +178,29 @@ class Designer:
             check_fused(plan.placement, json.loads(config[1]["system.json"]))
         return config
 
+    def _forget(self, store: dict[Any, Any]) -> None:
+        """Make room for one more: the oldest goes."""
+        if self.kept is not None and len(store) >= self.kept:
+            store.pop(next(iter(store)))
+
     def check_constraints(self, values: Mapping[str, Any]) -> None:
         """Raise Infeasible E-CONSTRAINT where the study excludes a point of these values."""
-        _check(self.own_constraints, values)
+        check(self.own_constraints, values)
         if self.constraints:
             setting = self.setting(values)
             parallelism = parallelism_of(values, setting.cluster.gpus)
-            _check(self.constraints, {**derived_names(setting, parallelism), **values})
+            check(self.constraints, {**derived_names(setting, parallelism), **values})
 
     def row(self, point: Point, designed: Designed) -> tuple[dict[str, Any], Infeasible | None]:
         """The row of a point and, where it is infeasible, the reason; a feasible one is entered into ``designed``."""
         row: dict[str, Any] = {"point_id": point.point_id, "status": "feasible", "reason": "", **point.values}
         try:
-            _check(self.own_constraints, point.values)
+            check(self.own_constraints, point.values)
             setting = self.setting(point.values)
             parallelism = parallelism_of(point.values, setting.cluster.gpus)
             row.update(dp=parallelism.dp, **rate_columns(rates_of(setting.cluster, setting.accelerator)))
             if self.constraints:
-                _check(self.constraints, {**derived_names(setting, parallelism), **point.values})
+                check(self.constraints, {**derived_names(setting, parallelism), **point.values})
             plan = self.plan(setting, parallelism)
             row.update(plan_id=plan.plan_id, **plan.memory.columns())
             if plan.problem is not None:
@@ -205,7 +218,7 @@ class Designer:
         return row, None
 
 
-def _check(constraints: Sequence[Expression], names: Mapping[str, Any]) -> None:
+def check(constraints: Sequence[Expression], names: Mapping[str, Any]) -> None:
     for constraint in constraints:
         if not constraint.evaluate(names):
             used = ", ".join(f"{name} = {names[name]}" for name in sorted(constraint.names))
@@ -224,7 +237,10 @@ def design(study: Study, root: Path = Path()) -> Designed:
     check_outcomes(study, first.cluster)
     designed = Designed(study, first.cluster, first.accelerator, designer.model)
     misses: list[Miss] = []
-    for point in enumerate_points(study):
+    progress, total = Progress(f"design {study.name}"), count_points(study)
+    for number, point in enumerate(enumerate_points(study)):
+        if number % 256 == 0 and progress.is_due:
+            progress.tell(f"{number:,} of {total:,} points checked, {number - len(misses):,} feasible")
         row, error = designer.row(point, designed)
         designed.rows.append(row)
         if error is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..cluster import Accelerator, Cluster
 from ..errors import Infeasible
@@ -29,6 +29,7 @@ from .points import make_id
 
 PARALLELISM_KEYS = frozenset(item.name for item in fields(Parallelism)) - {"defaulted", "schedule_parameters"}
 TRAINING_KEYS = frozenset(item.name for item in fields(Training))
+KEPT_SHAPES = 4096  # of schedules, in a process
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ class Memory:
             "memory_stage": self.heaviest.stage,
             "memory_limit_gib": round(self.limit / GIB, 4),
         }
+
+
+class ScheduleShape(NamedTuple):
+    """Of a schedule: ``[rank][chunk]`` -> position, ``[rank]`` -> most activations held at once, virtual stages."""
+
+    positions: tuple[tuple[int, ...], ...]
+    peak_in_flight: tuple[int, ...]
+    depth: int
 
 
 @dataclass(frozen=True)
@@ -124,8 +133,7 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
     if is_made_for_times(parallelism):
         book = Cookbook(setting.model, setting.training, parallelism, placement, setting.accelerator)
         parallelism = timed(book, setting.cluster.tiers)
-    schedule = build_schedule(setting.training, parallelism)
-    stages = stage_memories(setting, parallelism, schedule)
+    stages = stage_memories(setting, parallelism, schedule_shape(setting.training, parallelism))
     accelerator = setting.accelerator
     memory = Memory(max(stages, key=lambda stage: stage.total), accelerator.memory_bytes - accelerator.reserved_bytes)
     problem: Infeasible | None = None
@@ -175,7 +183,28 @@ def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:
         ) from None
 
 
-def stage_memories(setting: Setting, parallelism: Parallelism, schedule: Schedule) -> list[MemoryBreakdown]:
+def schedule_shape(training: Training, parallelism: Parallelism) -> ScheduleShape:
+    """What memory has to know of the plan's schedule; plans with the same schedule share it.
+
+    Raises:
+        Infeasible: as ``build_schedule``.
+    """
+    own = ("schedule", "pp", "chunks", "schedule_parameters")
+    key = (*(getattr(parallelism, name) for name in own), micro_batches(training, parallelism))
+    if key not in _shapes:
+        schedule = build_schedule(training, parallelism)
+        if len(_shapes) >= KEPT_SHAPES:
+            _shapes.pop(next(iter(_shapes)))
+        _shapes[key] = ScheduleShape(schedule.positions, schedule.peak_in_flight, schedule.depth)
+    return _shapes[key]
+
+
+_shapes: dict[tuple[Any, ...], ScheduleShape] = {}
+
+
+def stage_memories(
+    setting: Setting, parallelism: Parallelism, schedule: Schedule | ScheduleShape
+) -> list[MemoryBreakdown]:
     """Memory of a rank of every pipeline stage at its peak."""
     ranges = layer_ranges(spread_layers(setting.model.layers, parallelism))
     stages = []

@@ -64,6 +64,7 @@ class Study(_Section):
         "scaleacross", description="of the simulator; where the binary simulates, unaware unless given"
     )
     time_limit: str = Field("60 s", description="wall time of one simulated point")
+    search_limit: str | None = Field(None, description="wall time of a certified search; it then tells its gap")
     failure_threshold: float = Field(0.0, ge=0, le=1, description="share of the feasible points that may fail")
     allow_unphysical: bool = Field(False, description="let a point win that is faster than its lower bound")
     published: list[Published] = Field(default_factory=list, description="measured values of some points")
@@ -75,11 +76,11 @@ class Study(_Section):
             raise ValueError(f"{name!r} cannot name a folder; use a-z, 0-9 and '-', at most 48 characters")
         return name
 
-    @field_validator("time_limit")
+    @field_validator("time_limit", "search_limit")
     @classmethod
-    def _time_has_a_unit(cls, text: str) -> str:
+    def _time_has_a_unit(cls, text: str | None) -> str | None:
         try:
-            if parse(text, "second") <= 0:
+            if text is not None and parse(text, "second") <= 0:
                 raise ValueError(f"{text!r} is not above zero")
         except InvalidInput as error:
             raise ValueError(str(error)) from None
@@ -268,7 +269,7 @@ def _describe(detail: dict[str, Any]) -> list[str]:
         return [line if not key else f"{key}: {line}" for line in message.splitlines()]
     given = detail.get("input")
     hint = "; write [...] to sweep values, or move it to fixed:" if detail["type"] == "list_type" else ""
-    if key == "time_limit":
+    if key in ("time_limit", "search_limit"):
         hint = "; write the unit: 60 s"
     elif given is None:
         return [f"{key}: has no value; give one, or remove the key"]
