@@ -64,15 +64,15 @@ def simulate(flow: Flow) -> None:
         assert main(command) == 0, command
 
 
-def decide(flow: Flow) -> Path:
-    """From the rows to the report; the folder of the results."""
+def decide(flow: Flow, *more: str) -> Path:
+    """From the rows to the report; the folder of the results. ``more``: options of ``select``."""
     folder = Path(flow.folder)
     table, study = f"{folder}/results.csv", ["--study", f"{folder}/design/study.json"]
     decided = [f"--{name}={folder}/{name}.csv" for name in ("speedups", "interplay", "pareto")]
     for command in (
         ["aggregate", *flow.row_files, "--points", flow.points_file, *study, "--output", table,
          f"--provenance={folder}/provenance.yaml"],
-        ["select", table, *study, f"--optimum={folder}/optimum.yaml", *decided],
+        ["select", table, *study, f"--optimum={folder}/optimum.yaml", *decided, *more],
         ["report", f"{folder}/design/study.json", f"--output={folder}/report.html", "--no-timelines"],
         ["verdict", table, *study, f"--output={folder}/verdict.txt"],
     ):  # fmt: skip
@@ -151,3 +151,29 @@ def test_a_price_is_a_dimension_of_the_environment(priced: Path, edit: Edit) -> 
     prepare_all({"study": "cost", "batches": 1})
     rows = read_csv(priced / "results/cost/points.csv", ("usd_per_hour",))
     assert {row["usd_per_hour"] for row in rows} == {16.0, 64.0, 32.0, 128.0}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("priced")
+@pytest.mark.parametrize(("limit", "gpus"), [("1e9", 16), ("1e9 and iteration_time_s <= 0.04", 32)])
+def test_a_certified_search_by_cost_agrees(limit: str, gpus: int) -> None:
+    flow = design(limit)
+    simulate(flow)
+    wanted = yaml.safe_load((decide(flow) / "optimum.yaml").read_text())["environments"][0]
+    assert wanted["gpus"] == gpus  # one building is the cheapest, and too slow for the second requirement
+    gains = read_csv(Path(flow.folder) / "speedups.csv")
+    file = Path("config/studies/cost.yaml")
+    file.write_text(file.read_text().replace("name: cost\n", "name: cost\nsearch: certified\n"))
+    flow = prepare_all({"study": "cost", "batches": 1})["cost"]
+    certificate = flow.certificate_files[0]
+    outputs = [f"--points={flow.points_file}", f"--rows={flow.row_files[0]}", f"--certificate={certificate}"]
+    outputs.append(f"--plans={flow.folder}/search/plans.csv.gz")
+    assert main(["search", f"{flow.folder}/design/study.json", "--cores=2", *outputs]) == 0
+    folder = decide(flow, f"--certificate={certificate}")
+    optimum = yaml.safe_load((folder / "optimum.yaml").read_text())
+    found = optimum["environments"][0]
+    assert (found["point_id"], found["tokens_per_usd"]) == (wanted["point_id"], wanted["tokens_per_usd"])
+    assert read_csv(folder / "speedups.csv") == gains
+    assert optimum["pareto"]["exact"] is False and "may belong on a front" in optimum["pareto"]["note"]
+    assert {row["exact"] for row in read_csv(folder / "pareto.csv")} == {"false"}
+    assert "The search simulated only points that could still be the best" in (folder / "report.html").read_text()

@@ -3,7 +3,7 @@
 import pytest
 from scaleacross.report import StudyFacts
 from scaleacross.report.findings import load_findings
-from scaleacross.report.heatmap import best_times, heat_map, ordered, pair_of
+from scaleacross.report.heatmap import best_scores, heat_map, ordered, pair_of
 from scaleacross.report.network import compared, critical_section, network_section, utilisation
 from synthetic_study import TIERS, write_study
 
@@ -70,7 +70,7 @@ def test_the_pair_combines_freely(findings):
     """Schedule and chunks have large effects, but each excludes most values of the other."""
     across, down = pair_of(findings, findings.effects())
     assert {across, down} != {"schedule", "chunks"}
-    times = best_times(findings, across, down)
+    times = best_scores(findings, across, down)
     assert len(times) >= 0.75 * len(findings.values[across]) * len(findings.values[down])
     for (one, other), time in times.items():
         own = [row for row in findings.best() if (str(row[across]), str(row[down])) == (one, other)]
@@ -80,7 +80,7 @@ def test_the_pair_combines_freely(findings):
 def test_the_map_marks_the_best_and_what_did_not_run(findings):
     texts = [text.get_text() for text in heat_map(findings, "schedule", "chunks").axes[0].texts]
     assert sum("best" in text for text in texts) == 1
-    ran = best_times(findings, "schedule", "chunks")
+    ran = best_scores(findings, "schedule", "chunks")
     assert texts.count("no point ran") == 6 - len(ran)
 
 

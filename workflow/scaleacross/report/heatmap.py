@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from .findings import TIME, Effect, Findings
+from .findings import Effect, Findings
 from .style import GRID, INK, canvas
-from .tables import NAN, number_of, text_of
+from .tables import NAN, text_of
 from .words import name_of, number, signed_percent, value_of, wrapped
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def pair_of(findings: Findings, effects: Sequence[Effect]) -> tuple[str, str] | 
 def _filled(findings: Findings, pair: Sequence[Effect]) -> float:
     """Share of the combinations of two dimensions' values that have a point with a time."""
     one, other = pair
-    return len(best_times(findings, one.dimension, other.dimension)) / (len(one.best) * len(other.best))
+    return len(best_scores(findings, one.dimension, other.dimension)) / (len(one.best) * len(other.best))
 
 
-def best_times(findings: Findings, across: str, down: str) -> dict[tuple[str, str], float]:
-    """(value of ``across``, value of ``down``) -> best time in s with both, everything else free, in the headline
+def best_scores(findings: Findings, across: str, down: str) -> dict[tuple[str, str], float]:
+    """(value of ``across``, value of ``down``) -> best score with both, everything else free, in the headline
     environment."""
     found: dict[tuple[str, str], float] = {}
     for row in findings.best():
         key = (text_of(row, across), text_of(row, down))
-        found[key] = min(number_of(row, TIME), found.get(key, float("inf")))
+        found[key] = min(findings.objective.score(row), found.get(key, float("inf")))
     return found
 
 
@@ -58,13 +58,13 @@ def ordered(values: Sequence[str]) -> list[str]:
 
 
 def heat_map(findings: Findings, across: str, down: str) -> Figure:
-    """The darker the faster; each cell says its time and how far it is from the best."""
+    """The darker the better; each cell says its best time (or cost of a token) and how far that is from the best."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    times = best_times(findings, across, down)
+    scores, unit = best_scores(findings, across, down), findings.objective.unit.split(" ")[0]
     columns, lines = ordered(findings.values[across]), ordered(findings.values[down])
-    best = min(times.values())
-    grid = [[times.get((column, line), NAN) / best - 1 for column in columns] for line in lines]
+    best = min(scores.values())
+    grid = [[scores.get((column, line), NAN) / best - 1 for column in columns] for line in lines]
     figure, (axes,) = canvas(1.0 + 0.5 * len(lines))
     colours = LinearSegmentedColormap.from_list("time", ["#0072B2", "#8cc4e8", "#f3f6f8"])
     top = min(FULL, max(max(value for line in grid for value in line if value == value), 1e-3))
@@ -76,8 +76,9 @@ def heat_map(findings: Findings, across: str, down: str) -> Figure:
                 continue
             told = "best" if over == 0 else signed_percent(over)
             colour = "white" if over < 0.3 * top else INK
-            axes.text(x, y, f"{number(best * (1 + over))} s\n{told}", ha="center", va="center", size=8, color=colour,
-                      weight="bold" if over == 0 else "normal")  # fmt: skip
+            text = f"{number(best * (1 + over))} {unit}\n{told}"
+            weight = "bold" if over == 0 else "normal"
+            axes.text(x, y, text, ha="center", va="center", size=8, color=colour, weight=weight)
     axes.set_xticks(range(len(columns)), [wrapped(value_of(across, v), 20, 2) for v in columns])
     axes.set_yticks(range(len(lines)), [wrapped(value_of(down, v), 26, 2) for v in lines])
     axes.set_xticks([k - 0.5 for k in range(1, len(columns))], minor=True)

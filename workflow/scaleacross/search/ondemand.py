@@ -124,14 +124,16 @@ class OnDemand:
 
 
 def interplay_of_search(content: Mapping[str, Any], rows: Sequence[Row], rules: Rules, traces: Path) -> list[Row]:
-    """Rows of ``interplay.csv`` for the headline environment of a certified study; none unless the objective is time.
+    """Rows of ``interplay.csv`` for the headline environment of a certified study.
+
+    None unless the objective is time and nothing is required of outcomes: points simulated here have a time alone.
 
     Args:
         content: ``design/study.json``. rows: of ``results.csv``, simulated points alone. traces: their folder.
     """
-    if rules.objective is not ITERATION_TIME:
-        return []
     study = Study.model_validate(content["study"])
+    if rules.objective is not ITERATION_TIME or study.require:
+        return []
     bench = Bench(study, traces, float(content["run_settings"]["time_limit_s"]))
     try:
         return interplay_rows(
