@@ -142,7 +142,7 @@ def test_the_order_that_tables_print_reads_back() -> None:
 @pytest.mark.parametrize(
     ("gpus", "values", "fix"),
     [
-        (16, {"tp": 16}, "choose tp among the divisors of kv_heads 8: 1, 2, 4, 8"),
+        (32, {"tp": 32}, "choose tp among the divisors of heads 16: 1, 2, 4, 8, 16"),
         (6, {"cp": 3, "dp": 2}, "choose cp so that 2 x cp divides sequence_length 2048"),
         (24, {"dp": 24}, "choose dp or micro_batch so that dp x micro_batch divides global_batch 64"),
         (
@@ -178,7 +178,6 @@ def test_unknown_keys_get_a_suggestion() -> None:
         (48, {"tp": 4, "pp": 5}, "E-WORLD", "GPUs 48 % (tp 4 x cp 1 (default) x pp 5) = 8"),
         (8, {"tp": 1, "sequence_parallel": True}, "E-SP", "sequence_parallel is true with tp 1"),
         (32, {"tp": 32}, "E-HEADS", "heads 16 % (tp 32) = 16"),
-        (16, {"tp": 16}, "E-KV-HEADS", "kv_heads 8 % (tp 16) = 8"),
         (8, {"ep": 2}, "E-EXPERTS", "ep 2 with dense, which has no experts"),
         (8, {"dp_shard": 2}, "E-HSDP", "dp_shard 2 with dp_sharding zero1 (default), which has no shard groups"),
         (6, {"cp": 3, "dp": 2}, "E-SEQUENCE", "sequence_length 2048 % (2 x cp 3) = 2"),
@@ -224,7 +223,8 @@ ONE_RULE_EACH: list[tuple[Model, int, dict[str, Any], str]] = [
     (DENSE, 16, {"schedule": "interleaved", "chunks": 2}, "E-INTERLEAVED"),
     (DENSE, 16, {"schedule": "interleaved", "pp": 2}, "E-INTERLEAVED"),
     (DENSE, 24, {"schedule": "interleaved", "pp": 3, "chunks": 2, "dp": 8}, "E-INTERLEAVED"),
-    (DENSE.model_copy(update={"heads": 24}), 16, {"tp": 16}, "E-KV-HEADS"),
+    (DENSE.model_copy(update={"heads": 48, "kv_heads": 12}), 8, {"tp": 8}, "E-KV-HEADS"),
+    (DENSE.model_copy(update={"heads": 48, "kv_heads": 12}), 16, {"tp": 16}, "E-KV-HEADS"),
     (LATENT, 32, {"tp": 32}, "E-HEADS"),
     (DENSE.model_copy(update={"ffn": 4098}), 16, {"tp": 4}, "E-FFN"),
     (SHARED, 16, {"tp": 4}, "E-FFN"),
@@ -245,6 +245,14 @@ def test_one_fault_is_one_message(model: Model, gpus: int, values: dict[str, Any
     messages = [problem for problem in said if problem.error_id == error_id]
     assert len(messages) == 1 and any(character.isdigit() for character in messages[0].clash)
     assert messages[0].fix and "\n" not in str(messages[0])
+
+
+def test_tp_may_be_a_multiple_of_the_kv_heads() -> None:
+    """As in Megatron Core: 8 KV heads on 16 ranks, but not 12."""
+    assert list(problems(DENSE, TRAINING, parallelism_from({"tp": 16}, 16), 16)) == []
+    odd = DENSE.model_copy(update={"heads": 48, "kv_heads": 12, "head_size": 64})
+    [problem] = problems(odd, TRAINING, parallelism_from({"tp": 16}, 16), 16)
+    assert problem.clash == "tp 16 % (kv_heads 12) = 4"
 
 
 def test_a_lawful_plan_has_no_problem() -> None:

@@ -61,6 +61,15 @@ def test_megatron_flags_read_back_as_the_identical_plan(launch: Launch) -> None:
     check_round_trip("megatron-lm", launch)
 
 
+def test_megatron_splits_kv_heads_over_more_tensor_ranks_and_torchtitan_does_not() -> None:
+    launch = launch_of({**MEGATRON_PLAN, "tp": 16, "dp": 64, "sequence_parallel": True})
+    check_round_trip("megatron-lm", launch)
+    assert "--num-query-groups 8" in write("megatron-lm", launch)
+    titan = launch_of({**TITAN_PLAN, "tp": 16, "dp": 64, "sequence_parallel": True})
+    with pytest.raises(Infeasible, match=r"E-FRAMEWORK.*tp 16 with 8 KV heads"):
+        write("torchtitan", titan)
+
+
 @given(torchtitan_launches())
 @slack
 def test_torchtitan_toml_reads_back_as_the_identical_plan(launch: Launch) -> None:

@@ -64,6 +64,10 @@ CASES: dict[str, tuple[Model, dict[str, Any]]] = {
         EXPERTS,
         {"tp": 2, "pp": 2, "ep": 2, "flat_rings": ["dp", "ep"], "dp_sharding": "hsdp", "dp_overlap": "prefetch"},
     ),
+    "split kv heads": (
+        DENSE.model_copy(update={"kv_heads": 2}),
+        {"tp": 4, "cp": 2, "pp": 2, "recompute": "full", "sequence_parallel": True},
+    ),
     "one stage": (DENSE, {"tp": 2, "cp": 2, "dp_sharding": "fsdp", "dp_overlap": "prefetch"}),
     "buckets": (DENSE, {"tp": 2, "pp": 2, "bucket_layers": 3, "gradient_bytes": 2}),
     "operators": (EXPERTS, {"tp": 2, "pp": 2, "ep": 2, "granularity": "operator"}),

@@ -62,7 +62,7 @@ def _attention(model: Model, layer: int, shard: Shard) -> Activation:
     inputs = element * shard.residual_tokens * model.hidden
     heads_out = model.heads * model.value_size
     latent = (model.mla.query_rank + model.mla.kv_rank + model.mla.rope_size) * 2 if model.mla else 0
-    projected = element * tokens * (model.query_width + model.kv_width) / tp
+    projected = element * tokens * (model.query_width / tp + model.rank_kv_width(tp))
     kept = element * tokens / tp * (heads_out + latent)  # latents before and after their norms, divided by tokens
     if shard.fused:
         kept += 4 * tokens * model.heads / tp

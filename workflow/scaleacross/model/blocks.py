@@ -143,7 +143,7 @@ def _projections(model: Model, shard: Shard) -> tuple[Operator, ...]:
     if not shard.fused:
         copy = 2 * element * tokens * width
         operators.append(memory("qkv_layout", copy if bias else 0, copy))
-    rotated = (model.query_width + model.kv_heads * model.head_size) // shard.tp
+    rotated = model.query_width // shard.tp + model.rank_kv_width(shard.tp) // 2
     passes = int(model.positions == "rope") + int(model.qk_norm)
     if passes:
         traffic = 2 * passes * element * tokens * rotated
@@ -173,7 +173,7 @@ def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, .
     if shard.fused:
         flops = heads * queries * keys * (model.qk_size + model.value_size)  # 2 x the full square, halved: causal
         traffic = element * shard.tokens * model.heads // shard.tp * (model.qk_size + model.value_size)
-        traffic += element * shard.micro_batch * shard.sequence * model.kv_width // shard.tp
+        traffic += element * shard.micro_batch * shard.sequence * model.rank_kv_width(shard.tp)
         size = model.qk_size
         return (Operator("attention", "attention", flops, traffic, queries, keys, size, heads, kernel=shard.attention),)
     scores = heads * queries * keys

@@ -140,6 +140,14 @@ class Model(_Spec):
         """Elements of keys *and* values of a token as attention reads them (all heads under MLA)."""
         return (self.heads if self.mla else self.kv_heads) * (self.qk_size + self.value_size)
 
+    def splits_kv_heads(self, tp: int) -> bool:
+        """Whether ``tp`` ranks are more than there are KV heads, so that several hold the same one."""
+        return self.mla is None and tp > self.kv_heads
+
+    def rank_kv_width(self, tp: int) -> int:
+        """``kv_width`` of one of ``tp`` ranks: its share, but one head at least (Megatron Core, attention.py)."""
+        return self.kv_width // (self.kv_heads if self.splits_kv_heads(tp) else tp)
+
     def is_moe(self, layer: int) -> bool:
         """Whether layer ``layer`` (0-based; ``layers`` and up are prediction modules) routes to experts."""
         if self.moe is None or layer < self.moe.first_dense_layers:

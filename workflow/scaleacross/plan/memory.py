@@ -180,10 +180,12 @@ def _stored(layers: Sequence[Activation], recompute: str, rounds: float) -> floa
 
 
 def _buffers(model: Model, shard: Shard, parallelism: Parallelism) -> float:
-    """Pipeline messages (sent and received, each way), the sequence that tensor parallelism gathers, and the keys and
-    values that context parallelism gathers."""
+    """Pipeline messages (sent and received, each way), the sequence that tensor parallelism gathers, or where it splits
+    KV heads the projections, and the keys and values that context parallelism gathers."""
     element = shard.bytes_per_element
     messages = 4 * element * shard.residual_tokens * model.hidden if parallelism.pp > 1 else 0
-    gathered = element * shard.tokens * model.hidden if shard.sequence_parallel and shard.tp > 1 else 0
-    keys_values = element * shard.micro_batch * shard.sequence * model.kv_width // shard.tp if shard.cp > 1 else 0
-    return float(messages + gathered + keys_values)
+    width = model.hidden if shard.sequence_parallel and shard.tp > 1 else 0
+    if model.splits_kv_heads(shard.tp):
+        width = max(width, model.query_width + model.kv_width)
+    keys_values = element * shard.micro_batch * shard.sequence * model.rank_kv_width(shard.tp) if shard.cp > 1 else 0
+    return float(messages + element * shard.tokens * width + keys_values)

@@ -65,7 +65,7 @@ def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) ->
         yield Infeasible("E-SP", clash, "raise tp, or drop sequence_parallel", 0.5)
     yield from _divides("E-HEADS", "heads", model.heads, parallelism, "tp")
     if model.mla is None and model.kv_heads != model.heads:
-        yield from _divides("E-KV-HEADS", "kv_heads", model.kv_heads, parallelism, "tp")
+        yield from _kv_head_rules(model, parallelism)
     yield from _divides("E-FFN", "ffn", model.ffn, parallelism, "tp")
     if model.moe and model.moe.shared_width:
         yield from _divides("E-FFN", "shared expert ffn", model.moe.shared_width, parallelism, "tp")
@@ -73,6 +73,19 @@ def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) ->
         yield from _divides("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, "cp", times=2)
     if parallelism.sequence_parallel and training.sequence_length % (parallelism.cp * parallelism.tp):
         yield _indivisible("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, ("cp", "tp"))
+
+
+def _kv_head_rules(model: Model, parallelism: Parallelism) -> Iterator[Infeasible]:
+    """As Megatron Core: tp divides the KV heads or is a multiple of them, and their projections divide by tp."""
+    if not model.splits_kv_heads(parallelism.tp):
+        yield from _divides("E-KV-HEADS", "kv_heads", model.kv_heads, parallelism, "tp")
+        return
+    rest = parallelism.tp % model.kv_heads
+    if rest:
+        clash = f"tp {parallelism.tp}{parallelism.mark('tp')} % (kv_heads {model.kv_heads}) = {rest}"
+        fix = "choose tp so that it divides kv_heads or is a multiple"
+        yield Infeasible("E-KV-HEADS", clash, fix, min(rest, model.kv_heads - rest) / model.kv_heads)
+    yield from _divides("E-KV-HEADS", "width of keys and values", model.kv_width, parallelism, "tp")
 
 
 def _expert_rules(model: Model, parallelism: Parallelism, gpus: int) -> Iterator[Infeasible]:

@@ -1,11 +1,11 @@
-"""Block granularity: the compute blocks of one action fused, every collective kept.
+"""Block granularity: the compute of an action fused, what its collectives cost kept.
 
 A recipe is cut into *segments* that run strictly one after the other; a segment is one step, or steps that run beside
 each other (an all-to-all under the shared experts, a reduction under a weight gradient). Segments in series may be
 permuted and equal ones run in a row without changing the time they take, so an action becomes: what it starts with, its
 other collectives in a row, each kind of parallel segment once with the work of all its copies, one compute block, and
 the collectives it ends with. Start and end stay as they are because the neighbouring actions and their messages run
-under them.
+under them; so do segments in which chains of collectives run side by side (shared and routed experts).
 
 What a collective costs in latency must stay: one of k-fold size would pay the network's latency once instead of k
 times. Only a reduce-scatter and the all-gather of the same buffer over one network dimension become one all-reduce,
@@ -90,15 +90,31 @@ def _middle(parts: Sequence[Recipe], ranks: Mapping[str, int]) -> list[Recipe]:
     collectives = _paired([part.steps[0] for part in alone if part.steps[0].comm_type != COMPUTE], ranks)
     blocks = [part for part in alone if part.steps[0].comm_type == COMPUTE]
     kinds: dict[object, list[Recipe]] = {}
-    for part in parts:
+    for index, part in enumerate(parts):
         if len(part.steps) > 1:
-            kinds.setdefault((tuple(step._replace(name="") for step in part.steps), part.ends), []).append(part)
+            # Chains of collectives side by side take turns, and would do so otherwise if each came in one run.
+            same = (tuple(step._replace(name="") for step in part.steps), part.ends)
+            kinds.setdefault(same if _in_one_chain(part) else index, []).append(part)
     fused = [_stacked(copies) for copies in kinds.values()]
     return [
         *(Recipe((step,), (0,)) for step in collectives),
         *fused,
         *([Recipe((_compute(blocks),), (0,))] if blocks else []),
     ]
+
+
+def _in_one_chain(recipe: Recipe) -> bool:
+    """Whether each collective waits for the one before it."""
+    behind: list[int] = []  # of every step, the last collective that it waits for or is; INPUT for none
+    last = INPUT
+    for index, step in enumerate(recipe.steps):
+        before = max((behind[handle] for handle in step.after if handle != INPUT), default=INPUT)
+        if step.comm_type != COMPUTE:
+            if before != last:
+                return False
+            before = last = index
+        behind.append(before)
+    return True
 
 
 def _paired(steps: Sequence[Step], ranks: Mapping[str, int]) -> list[Step]:

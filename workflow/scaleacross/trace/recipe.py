@@ -8,6 +8,8 @@ Volumes (a layer, one micro-batch of t tokens a context-parallel rank, h hidden,
 
 * tp with sequence parallelism: 2 all-gathers and 2 reduce-scatters of t h e each way (Korthikanti et al., arXiv
   2205.05198, section 4.2.2); without: 2 all-reduces each way (Megatron-LM, arXiv 1909.08053).
+* tp beyond the KV heads: all-gather of t (q + kv widths) e after the projections, reduce-scatter of its gradient; of it
+  a rank keeps its query heads and one KV head (Megatron Core, attention.py).
 * cp: all-gather of K and V forward, reduce-scatter of their gradients backward (Llama 3, arXiv 2407.21783, 3.3.2).
 * ep: all-to-all of t / tp * top_k * h e (times the imbalance of routing) out and back, each way; all-gather and
   reduce-scatter among the ``etp`` ranks.
@@ -126,12 +128,14 @@ class Kitchen:
     def _attention_forward(self, chain: _Chain, layer: int, after: Handles) -> Handles:
         operators = attention_operators(self.model, layer, self.shard)
         after = chain.gather("attention.ag", after)
-        if self.shard.cp == 1:
+        if self.shard.cp == 1 and not self._splits_kv_heads:
             return chain.reduce("attention.rs", chain.compute("attention", operators, after))
         before, core, output = _split_attention(operators)
         projected = chain.compute("qkv", before, after)
+        if self._splits_kv_heads:
+            projected = chain.collective("tp", "qkv.ag", ALL_GATHER, self._qkv_bytes // self.shard.tp, "tp", projected)
         gathered = chain.collective("cp", "kv.ag", ALL_GATHER, self._kv_bytes // self.shard.cp, "cp", projected)
-        if self.parallelism.cp_method == "ring":
+        if self.shard.cp > 1 and self.parallelism.cp_method == "ring":
             attended = chain.compute("attention", core, projected)
             after = chain.compute("output", output, attended + gathered)
         else:
@@ -141,13 +145,15 @@ class Kitchen:
     def _attention_backward(self, chain: _Chain, layer: int, whole: bool, after: Handles) -> Handles:
         operators = attention_operators(self.model, layer, self.shard)
         after = chain.gather("attention.ag", after)
-        if self.shard.cp == 1:
+        if self.shard.cp == 1 and not self._splits_kv_heads:
             return self._reduced_backward(chain, "attention", operators, whole, after)
         before, core, output = _split_attention(operators)
         attended = chain.compute("attention", self._back(core + output, whole), after)
-        ring = self.parallelism.cp_method == "ring"
+        ring = self.shard.cp > 1 and self.parallelism.cp_method == "ring"
         reduced = chain.collective("cp", "kv.rs", REDUCE_SCATTER, self._kv_bytes, "cp", after if ring else attended)
         joined = reduced + attended if ring else reduced
+        if self._splits_kv_heads:
+            joined = chain.collective("tp", "qkv.rs", REDUCE_SCATTER, self._qkv_bytes, "tp", joined)
         return chain.reduce("attention.rs", chain.compute("qkv", self._back(before, whole), joined))
 
     def _mlp_backward(self, chain: _Chain, layer: int, whole: bool, after: Handles) -> Handles:
@@ -241,7 +247,17 @@ class Kitchen:
     def _kv_bytes(self) -> int:
         """K and V of one micro-batch's whole sequence on one tensor-parallel rank."""
         shard = self.shard
-        return shard.bytes_per_element * shard.tokens * shard.cp * self.model.kv_width // shard.tp
+        return shard.bytes_per_element * shard.tokens * shard.cp * self.model.rank_kv_width(shard.tp)
+
+    @property
+    def _splits_kv_heads(self) -> bool:
+        return self.model.splits_kv_heads(self.shard.tp)
+
+    @property
+    def _qkv_bytes(self) -> int:
+        """Queries, keys and values of one micro-batch, all heads."""
+        shard = self.shard
+        return shard.bytes_per_element * shard.tokens * (self.model.query_width + self.model.kv_width)
 
     def _back(self, operators: Sequence[Operator], whole: bool, again: bool = True) -> tuple[Operator, ...]:
         """Backward of some operators: recomputed ones (selective), input gradients, weight gradients if ``whole``."""

@@ -71,6 +71,8 @@ def _problems(launch: Launch) -> Iterator[tuple[str, str]]:
         yield given(plan, "order"), f"use order {', '.join(ORDER)}, the only one of its device mesh"
     if plan.tp > 1 and not plan.sequence_parallel:
         yield f"{given(plan, 'sequence_parallel')} with tp {plan.tp}", "make sequence_parallel true"
+    if launch.model.splits_kv_heads(plan.tp):
+        yield f"tp {plan.tp} with {launch.model.kv_heads} KV heads, which it splits over tp", "lower tp"
     if training.precision == "fp16":
         yield "precision fp16", "use bf16"
     if training.optimizer != "adam":
