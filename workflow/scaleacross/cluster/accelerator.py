@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Accelerator:
         power: Board power limit, watts; 0 when unknown.
         calibration: Plain mapping, read by ``trace.compute.calibration``.
         source: Where the data-sheet numbers come from.
+        by_site: Where sites have types of their own, each site's; the accelerator itself is then the fastest of them.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Accelerator:
     power: float = 0.0
     calibration: dict[str, Any] = field(default_factory=dict)
     source: str = ""
+    by_site: tuple[SiteAccelerator, ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.name, self.memory_bytes, self.memory_bandwidth))
@@ -46,6 +49,12 @@ class Accelerator:
     def usable_bytes(self) -> float:
         """Memory a plan may fill, bytes."""
         return self.memory_bytes - self.reserved_bytes
+
+    def mean_peak(self, precision: str) -> float:
+        """Dense peak of a precision, FLOP/s, on average over the sites, which have equally many GPUs."""
+        if not self.by_site:
+            return self.peak(precision)
+        return sum(site.accelerator.peak(precision) for site in self.by_site) / len(self.by_site)
 
     def peak(self, precision: str) -> float:
         """Dense peak of a precision, FLOP/s.
@@ -59,6 +68,30 @@ class Accelerator:
             raise InvalidInput(
                 "E-PRECISION", f"{self.name} has no peak for '{precision}'", did_you_mean(precision, self.peak_flops)
             ) from None
+
+
+@dataclass(frozen=True)
+class SiteAccelerator:
+    """The type of a site's accelerators."""
+
+    site: str
+    accelerator: Accelerator
+
+
+def plain_accelerator(accelerator: Accelerator) -> dict[str, Any]:
+    """An accelerator as plain data, without its sources: what a plan depends on."""
+    own = {item.name: getattr(accelerator, item.name) for item in fields(accelerator) if item.name != "source"}
+    sites = own.pop("by_site")
+    if sites:
+        own["by_site"] = [{"site": entry.site, "accelerator": plain_accelerator(entry.accelerator)} for entry in sites]
+    return own
+
+
+def accelerator_from(content: Mapping[str, Any]) -> Accelerator:
+    """An accelerator from its plain form."""
+    sites = content.get("by_site", ())
+    by_site = tuple(SiteAccelerator(entry["site"], accelerator_from(entry["accelerator"])) for entry in sites)
+    return Accelerator(**{**content, "by_site": by_site})
 
 
 def load_accelerator(path: Path | str) -> Accelerator:

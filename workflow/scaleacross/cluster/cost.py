@@ -65,7 +65,8 @@ def missing_prices(cluster: Cluster) -> list[str]:
 
 def rates_of(cluster: Cluster, accelerator: Accelerator) -> Rates:
     """The rates of a cluster."""
-    watts = cluster.gpus * accelerator.power * cluster.pue if accelerator.power else None
+    powers = [site.accelerator.power for site in accelerator.by_site] or [accelerator.power]
+    watts = cluster.gpus * sum(powers) / len(powers) * cluster.pue if all(powers) else None
     hourly = hourly_price(cluster)
     if hourly is not None and watts is not None:
         hourly += watts * HOUR * cluster.energy_price

@@ -4,8 +4,10 @@ A cluster is tiers of equal units, because a plan gives every rank the same shar
 
 * **unequal sites** are refused unless the file says ``unequal_sites: smallest``: then every site takes part with as
   many units as the smallest has, and the rest is reported as idle;
-* **mixed accelerators** are refused unless it says ``mixed_accelerators: slowest``: then all ranks are given the time
-  and memory of the slowest type, which must be the slowest in everything (:func:`accelerator_of`);
+* **mixed accelerators** are refused unless it says ``mixed_accelerators: by-site``: then every rank computes as fast as
+  its site's type does and has its memory; or ``slowest``: then all ranks are given the time and memory of the slowest
+  type. Simulators have one roofline for all ranks, so that by site one type has to be the fastest in everything, and
+  else one the slowest (:func:`accelerator_of`);
 * **pairwise links** (a bandwidth for every pair of units of a tier) are refused unless they are taken ``as: slowest``:
   every pair then has the slowest one's bandwidth and the longest one's latency. That is exact for what crosses all
   pairs and never too fast for anything.
@@ -23,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..errors import InvalidInput
 from ..schema import quantity
-from .accelerator import Accelerator, load_accelerator
+from .accelerator import Accelerator, SiteAccelerator, load_accelerator
 
 if TYPE_CHECKING:
     Price: TypeAlias = float
@@ -206,18 +208,37 @@ def accelerator_of(cluster: ClusterLike, folder: Path | str) -> Accelerator:
     if len(used) == 1:
         return loaded[used[0]]
     listed = ", ".join(f"{site.name} {site.accelerator}" for site in cluster.sites)
+    if cluster.mixed_accelerators == "by-site":
+        return _by_site(cluster, loaded, listed)
     if cluster.mixed_accelerators != "slowest":
         clash = (
-            f"{cluster.name}: sites with different accelerators ({listed}) are not modelled: ranks have equal shares"
+            f"{cluster.name}: sites have different accelerators ({listed}), and nothing says how a plan uses them"
         )
-        raise InvalidInput(
-            "E-MIXED", clash, "write mixed_accelerators: slowest to give every rank the slowest one's time"
-        )
+        fix = "write mixed_accelerators: by-site, or mixed_accelerators: slowest for all to run as the slowest type"
+        raise InvalidInput("E-MIXED", clash, fix)
     for name in used:
         if all(_no_faster(loaded[name], loaded[other]) for other in used):
             return loaded[name]
     clash = f"{cluster.name}: none of {', '.join(used)} is the slowest in peak, memory and memory bandwidth alike"
     raise InvalidInput("E-MIXED", clash, "use one type, or describe a common denominator in config/accelerators")
+
+
+def _by_site(cluster: ClusterLike, loaded: Mapping[str, Accelerator], listed: str) -> Accelerator:
+    """The fastest type, with the types of all sites."""
+    used = [site.accelerator for site in cluster.sites]
+    sites = tuple(SiteAccelerator(site.name, loaded[site.accelerator]) for site in cluster.sites)
+    for name in used:
+        if all(_as_fast(loaded[name], loaded[other]) for other in used):
+            return replace(loaded[name], by_site=sites)
+    clash = f"{cluster.name}: none of the sites' types ({listed}) is the fastest in peak and memory bandwidth alike"
+    raise InvalidInput("E-MIXED", clash, "write mixed_accelerators: slowest, or use one type")
+
+
+def _as_fast(one: Accelerator, other: Accelerator) -> bool:
+    return (
+        all(one.peak_flops.get(precision, 0.0) >= rate for precision, rate in other.peak_flops.items())
+        and one.memory_bandwidth >= other.memory_bandwidth
+    )
 
 
 def _no_faster(one: Accelerator, other: Accelerator) -> bool:

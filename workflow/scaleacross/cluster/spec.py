@@ -307,7 +307,7 @@ class _ClusterFile(_Strict):
     source: Source = Field(default_factory=dict)
     sites: list[SiteFile] = Field(default_factory=list)
     unequal_sites: Literal["smallest"] | None = None
-    mixed_accelerators: Literal["refuse", "slowest"] = "refuse"
+    mixed_accelerators: Literal["refuse", "slowest", "by-site"] = "refuse"
     price: Price | None = None
     pue: Annotated[Number, Field(ge=1, le=3)] = 1.0
     energy_price: Annotated[quantity("usd/joule"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]

@@ -22,6 +22,7 @@ GRANULARITIES = ("operator", "layer", "block")
 CP_METHODS = ("all-gather", "ring")
 ATTENTIONS = ("flash", "flash2", "unfused")
 RINGABLE = ("tp", "cp", "ep", "dp")
+BY_SPEED: tuple[int, ...] = ()  # the layout that follows from the sites' speeds, before it is known
 PRECISION_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
 
 
@@ -101,7 +102,8 @@ class Parallelism:
             dimension by dimension.
         fixed_order: every rank meets its collectives in one fixed order, each after the one before. Safe where members
             of a group finish apart (double binary trees, say); flat rings always have it. Costs overlap between axes.
-        layout: layers of every virtual stage, embedding to loss; None spreads them evenly.
+        layout: layers of every virtual stage, embedding to loss; None spreads them evenly, ``BY_SPEED`` (``by-speed``
+            in a study) in proportion to the speed of their sites.
         granularity: of the trace: operator, layer, or block.
         defaulted: names that were not given (shown in messages; not part of equality).
     """
@@ -269,6 +271,8 @@ def _frozen(name: str, value: Any) -> Any:
     """Lists and mappings of a study file as the tuples a frozen dataclass holds; their kind is checked there."""
     if name == "schedule_parameters" and isinstance(value, Mapping):
         return tuple(sorted((str(key), _tuples(item)) for key, item in value.items()))
+    if name == "layout" and value == "by-speed":
+        return BY_SPEED
     if name == "order" and isinstance(value, str) and "-" in value:
         return tuple(value.split("-"))
     return _tuples(value)

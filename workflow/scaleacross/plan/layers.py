@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 from ..errors import Infeasible
-from .degrees import Parallelism
+from .degrees import BY_SPEED, Parallelism
 
 
 def spread_layers(layers: int, parallelism: Parallelism) -> tuple[int, ...]:
@@ -13,12 +14,15 @@ def spread_layers(layers: int, parallelism: Parallelism) -> tuple[int, ...]:
 
     An explicit ``layout`` is taken as it is. Otherwise layers are spread evenly over pp * chunks; where they don't
     divide, the embedding and the loss each count as a layer: the first and the last virtual stage then hold one layer
-    less, as in Llama 3 405B (126 layers, arXiv 2407.21783, section 3.3.2).
+    less, as in Llama 3 405B (126 layers, arXiv 2407.21783, section 3.3.2). ``BY_SPEED`` is spread as if all sites were
+    as fast until the plan is made.
 
     Raises:
         Infeasible: E-LAYERS where neither divides, E-LAYOUT where a given layout doesn't fit.
     """
     stages = parallelism.virtual_stages
+    if parallelism.layout == BY_SPEED:
+        return apportion(layers, [1.0] * stages)
     if parallelism.layout is not None:
         return _given_layout(layers, parallelism, parallelism.layout)
     if layers % stages == 0:
@@ -59,6 +63,16 @@ def _given_layout(layers: int, parallelism: Parallelism, layout: tuple[int, ...]
         clash = f"layout {'+'.join(map(str, layout))} = {sum(layout)}, not {layers} layers"
         raise Infeasible("E-LAYOUT", clash, "make the entries add up", abs(sum(layout) - layers) / layers)
     return layout
+
+
+def apportion(layers: int, speeds: Sequence[float]) -> tuple[int, ...]:
+    """Whole numbers in proportion to ``speeds`` that add up to ``layers``: largest remainder, earlier ones first."""
+    quotas = [layers * speed / sum(speeds) for speed in speeds]
+    counts = [int(quota) for quota in quotas]
+    order = sorted(range(len(quotas)), key=lambda k: (counts[k] - quotas[k], k))
+    for k in order[: layers - sum(counts)]:
+        counts[k] += 1
+    return tuple(counts)
 
 
 def layer_ranges(counts: tuple[int, ...]) -> tuple[range, ...]:

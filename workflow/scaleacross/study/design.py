@@ -126,6 +126,9 @@ class Designer:
             check_prices(self.study, cluster)
             training = {**self.study.training.model_dump(), **{k: v for k, v in values.items() if k in TRAINING_KEYS}}
             accelerator = accelerator_of(cluster, self.accelerators)
+            if accelerator.by_site and self.study.search == "certified":
+                clash = f"search certified with the mixed accelerators of {cluster.name}: its bounds know one type"
+                raise InvalidInput("E-MIXED", clash, "use search: exhaustive, or mixed_accelerators: slowest")
             self._settings[key] = Setting(self.model, training_from(training), cluster, accelerator)
         return self._settings[key]
 
@@ -134,7 +137,8 @@ class Designer:
         tiers: list[Any] = [(tier.name, tier.size) for tier in setting.cluster.tiers]
         if is_made_for_times(parallelism):
             tiers += [(tier.bandwidth, tier.latency, tier.oversubscription) for tier in setting.cluster.tiers]
-        key = (canonical_json([setting.training.__dict__, setting.accelerator.name, tiers]), parallelism)
+        types = [setting.accelerator.name, *(site.accelerator.name for site in setting.accelerator.by_site)]
+        key = (canonical_json([setting.training.__dict__, types, tiers]), parallelism)
         if key not in self._plans:
             self._forget(self._plans)
             try:

@@ -12,19 +12,22 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
 from ..cluster import Accelerator, Cluster
+from ..cluster.accelerator import accelerator_from, plain_accelerator
 from ..errors import Infeasible
 from ..model import Model, training_flops
-from ..plan.degrees import Parallelism, Training, parallelism_from
+from ..plan.degrees import BY_SPEED, Parallelism, Training, parallelism_from
 from ..plan.dims import NetworkDim, Placement
 from ..plan.layers import layer_ranges, spread_layers
-from ..plan.memory import MemoryBreakdown, check_memory, stage_memory
+from ..plan.memory import MemoryBreakdown, stage_memory
 from ..plan.placement import place, world_error
 from ..plan.rules import micro_batches, validate
+from ..plan.sites import check_sites, tightest
 from ..schedule import Schedule, build, parameters
 from ..trace.cookbook import Cookbook
 from ..trace.groups import GroupNames
 from ..trace.timing import timed
 from ..units import GIB
+from .balance import balanced_layout
 from .points import make_id
 
 PARALLELISM_KEYS = frozenset(item.name for item in fields(Parallelism)) - {"defaulted", "schedule_parameters"}
@@ -130,24 +133,30 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
     """
     validate(setting.model, setting.training, parallelism, setting.cluster.gpus)
     placement = place(parallelism, setting.cluster.tiers)
+    check_sites(parallelism, placement, setting.accelerator)
+    if parallelism.layout == BY_SPEED:
+        positions = build_schedule(setting.training, parallelism).positions
+        layout = balanced_layout(
+            setting.model, setting.training, parallelism, placement, setting.accelerator, positions
+        )
+        parallelism = parallelism.with_values(layout=layout)
     if is_made_for_times(parallelism):
+        if setting.accelerator.by_site:
+            clash = f"schedule {parallelism.schedule} is made for the times of one accelerator; sites have several"
+            raise Infeasible("E-MIXED", clash, "choose another schedule, or mixed_accelerators: slowest")
         book = Cookbook(setting.model, setting.training, parallelism, placement, setting.accelerator)
         parallelism = timed(book, setting.cluster.tiers)
     stages = stage_memories(setting, parallelism, schedule_shape(setting.training, parallelism))
     accelerator = setting.accelerator
-    memory = Memory(max(stages, key=lambda stage: stage.total), accelerator.memory_bytes - accelerator.reserved_bytes)
-    problem: Infeasible | None = None
-    try:
-        check_memory(stages, accelerator)
-    except Infeasible as error:
-        problem = error
+    heaviest, limit, problem = tightest(stages, placement, accelerator)
+    memory = Memory(heaviest, limit)
     content = plan_content(setting, parallelism, placement)
     tokens = setting.training.tokens
     work = {
         "gpus": setting.cluster.gpus,
         "tokens": tokens,
         "model_flops": training_flops(setting.model, tokens, setting.training.sequence_length),
-        "peak_flops": accelerator.peak(setting.training.precision),
+        "peak_flops": accelerator.mean_peak(setting.training.precision),
     }
     groups = GroupNames(placement, parallelism.flat_rings).comm_groups()
     return Plan(make_id(parallelism.as_dict(), content), content, placement, groups, work, memory, problem)
@@ -232,7 +241,7 @@ def plan_content(setting: Setting, parallelism: Parallelism, placement: Placemen
         "training": asdict(setting.training),
         "parallelism": parallelism.as_dict(),
         "dims": [asdict(dim) for dim in placement.dims],
-        "accelerator": {name: value for name, value in asdict(setting.accelerator).items() if name != "source"},
+        "accelerator": plain_accelerator(setting.accelerator),
     }
 
 
@@ -244,5 +253,5 @@ def read_plan(content: Mapping[str, Any]) -> tuple[Model, Training, Parallelism,
         Training(**content["training"]),
         parallelism_from(content["parallelism"]),
         Placement(dims),
-        Accelerator(**content["accelerator"]),
+        accelerator_from(content["accelerator"]),
     )

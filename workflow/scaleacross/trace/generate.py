@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..model import Model
 from ..plan.degrees import Parallelism, Training
 from ..plan.placement import Placement
 from ..plan.rules import micro_batches
+from ..plan.sites import site_coordinates, stage_sites
 from ..schedule import Schedule
 from .columns import ALL_GATHER, ALL_REDUCE, AXES, COLL, SEND, Trace
 from .context import Context
@@ -61,12 +62,19 @@ def generate(
     _check(training, parallelism, placement, schedule)
     parallelism = resolved(parallelism, placement)
     context = Context(model, training, parallelism, placement, accelerator, schedule)
-    names = [f"workload.c{stage}.et" for stage in range(parallelism.pp)]
-    traces = {name: StageWriter(context, stage).write() for stage, name in enumerate(names)}
+    classes = _classes(parallelism, placement, accelerator)
+    contexts = {own.name: replace(context, accelerator=own) for own, _, _ in classes}
+    traces = {}
+    for number, (own, stage, site) in enumerate(classes):
+        trace = StageWriter(contexts[own.name], stage, site).write()
+        traces[f"workload.c{number}.et"] = _on(trace, own, accelerator)
     ranks = {
         "format": RANKS_FORMAT,
         "shape": list(placement.shape),
-        "classes": [_rank_class(placement, stage, name) for stage, name in enumerate(names)],
+        "classes": [
+            _rank_class(placement, stage, site, name)
+            for name, (_, stage, site) in zip(traces, classes, strict=True)
+        ],
         "group_families": context.names.families(),
     }
     counts = {name: count(trace, placement, context) for name, trace in traces.items()}
@@ -114,10 +122,39 @@ def _product(placement: Placement, dims: tuple[bool, ...]) -> int:
     return int(np.prod([size for size, used in zip(placement.shape, dims, strict=True) if used]))
 
 
-def _rank_class(placement: Placement, stage: int, name: str) -> dict[str, Any]:
-    fixed = placement.stage_coordinates(stage)
+def _classes(
+    parallelism: Parallelism, placement: Placement, accelerator: Accelerator
+) -> list[tuple[Accelerator, int, dict[int, int]]]:
+    """The ranks that no plan can tell apart: a stage, and its part on a site where its sites compute differently."""
+    found: list[tuple[Accelerator, int, dict[int, int]]] = []
+    for stage in range(parallelism.pp):
+        sites = stage_sites(placement, stage) if accelerator.by_site else ()
+        types = {accelerator.by_site[site].accelerator.name: accelerator.by_site[site].accelerator for site in sites}
+        if len(types) <= 1:
+            found.append((next(iter(types.values()), replace(accelerator, by_site=())), stage, {}))
+        else:
+            found += [
+                (accelerator.by_site[site].accelerator, stage, site_coordinates(placement, site)) for site in sites
+            ]
+    return found
+
+
+def _on(trace: Trace, own: Accelerator, reference: Accelerator) -> Trace:
+    """A trace for a simulator whose roofline is the reference's: blocks take the seconds that they take on their own.
+
+    A block's bytes are those that take its seconds at its accelerator's bandwidth (``trace.compute``).
+    """
+    if own.memory_bandwidth == reference.memory_bandwidth:
+        return trace
+    scaled = np.ceil(trace.tensor_size * (reference.memory_bandwidth / own.memory_bandwidth)).astype(np.int64)
+    return replace(trace, tensor_size=np.where(trace.tensor_size > 0, scaled, trace.tensor_size))
+
+
+def _rank_class(placement: Placement, stage: int, site: dict[int, int], name: str) -> dict[str, Any]:
+    fixed = {**site, **placement.stage_coordinates(stage)}
     coordinates = [[fixed[dim]] if dim in fixed else None for dim in range(len(placement.dims))]
-    return {"file": name, "representative": placement.rank_of(pp=stage), "coordinates": coordinates}
+    representative = placement.rank_at([fixed.get(dim, 0) for dim in range(len(placement.dims))])
+    return {"file": name, "representative": representative, "coordinates": coordinates}
 
 
 def _check(training: Training, parallelism: Parallelism, placement: Placement, schedule: Schedule) -> None:

@@ -13,7 +13,7 @@ for the previous one in id order: a fixed order on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -40,15 +40,19 @@ class _Use(NamedTuple):
 
 @dataclass
 class StageWriter:
-    """Writes the trace of one stage's representative rank (coordinates 0 off the pipeline axis)."""
+    """Writes the trace of one stage's representative rank: coordinates 0 off the pipeline axis but for ``site``."""
 
     context: Context
     stage: int
+    site: Mapping[int, int] = field(default_factory=dict)
     builder: TraceBuilder = field(init=False)
 
     def __post_init__(self) -> None:
         context = self.context
         self.rank = context.placement.rank_of(pp=self.stage)
+        if self.site:
+            place = enumerate(context.placement.coordinates(self.rank))
+            self.rank = context.placement.rank_at([self.site.get(d, here) for d, here in place])
         self.builder = TraceBuilder(self.rank)
         self.actions = context.schedule.actions[self.stage]
         self.units = context.chunk_units(self.stage)
