@@ -211,9 +211,7 @@ def accelerator_of(cluster: ClusterLike, folder: Path | str) -> Accelerator:
     if cluster.mixed_accelerators == "by-site":
         return _by_site(cluster, loaded, listed)
     if cluster.mixed_accelerators != "slowest":
-        clash = (
-            f"{cluster.name}: sites have different accelerators ({listed}), and nothing says how a plan uses them"
-        )
+        clash = f"{cluster.name}: sites have different accelerators ({listed}), and nothing says how a plan uses them"
         fix = "write mixed_accelerators: by-site, or mixed_accelerators: slowest for all to run as the slowest type"
         raise InvalidInput("E-MIXED", clash, fix)
     for name in used:

@@ -72,8 +72,7 @@ def generate(
         "format": RANKS_FORMAT,
         "shape": list(placement.shape),
         "classes": [
-            _rank_class(placement, stage, site, name)
-            for name, (_, stage, site) in zip(traces, classes, strict=True)
+            _rank_class(placement, stage, site, name) for name, (_, stage, site) in zip(traces, classes, strict=True)
         ],
         "group_families": context.names.families(),
     }
