@@ -140,3 +140,17 @@ def test_what_a_mistake_says(change: str, says: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         load_study("llama3-405b-2dc", [change])
     assert caught.value.error_id == "E-STUDY" and says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "swept", [["tp-cp-pp-dp", "tp-cp-dp-pp"], [["tp", "cp", "pp", "dp"], ["tp", "cp", "dp", "pp"]]]
+)
+@pytest.mark.parametrize("wanted", ["tp-cp-dp-pp", ["tp", "cp", "dp", "pp"]])
+def test_a_baseline_may_write_an_order_as_text_or_list(tmp_path: Path, swept: list[Any], wanted: Any) -> None:
+    """It is the swept value that it names then: tables and points know no other."""
+    changes = {"dimensions": {**GOOD["dimensions"], "order": swept}, "baselines": {"production": {"order": wanted}}}
+    published = [{"table": "t", "row": "r", "mfu": 0.4, "when": {"order": "tp-cp-dp-pp"}}]
+    study = load_study(write(tmp_path, {**GOOD, **changes, "published": published}))
+    assert study.baselines["production"]["order"] == swept[1]
+    assert [study.published[0].fits({"order": order}) for order in swept] == [False, True]
+    assert "twice" in problems(tmp_path, dimensions={"order": [swept[0], "tp-cp-pp-dp"]}, baselines={})

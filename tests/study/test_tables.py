@@ -1,11 +1,12 @@
 """Cells and tables: written the same way every time, read back as they were."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scaleacross.errors import InvalidInput
 from scaleacross.study.reasons import tabulate
-from scaleacross.study.tables import cell, read_csv, write_csv
+from scaleacross.study.tables import cell, read_csv, same, write_csv
 
 
 def test_cells() -> None:
@@ -45,3 +46,18 @@ def test_reasons_are_counted_most_frequent_first() -> None:
     first, second = tabulate(rows).splitlines()
     assert first.split()[:3] == ["2", "x", "E-B"] and "p3" in first
     assert second.split()[:3] == ["1", "x", "E-A"]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("tp-cp-pp-dp", ["tp", "cp", "pp", "dp"], True),
+        (["tp", "cp", "pp", "dp"], ["tp", "cp", "dp", "pp"], False),
+        (1, 1.0, True),
+        (1, True, False),
+        (1, "1", False),
+        ("ring", "ring", True),
+    ],
+)
+def test_values_are_the_same_however_they_are_written(a: Any, b: Any, expected: bool) -> None:
+    assert same(a, b) is same(b, a) is expected

@@ -18,6 +18,7 @@ from ..study.plans import PARALLELISM_KEYS, TRAINING_KEYS, Plan, Setting, build_
 from ..study.points import Point, enumerate_points, make_id
 from ..study.reasons import Miss, histogram
 from ..study.schema import Study
+from ..study.tables import same
 from ..trace.generate import resolved
 
 OPTIMUM = "optimum"
@@ -132,7 +133,7 @@ def _by_baseline(study: Study, designer: Designer, wanted: str | None) -> Chosen
 
 def _by_values(study: Study, designer: Designer, pairs: Sequence[str]) -> Chosen:
     swept, values = study.swept, _values(designer, pairs)
-    free = {key: value for key, value in values.items() if not any(_same(value, known) for known in swept.get(key, []))}
+    free = {key: value for key, value in values.items() if not any(same(value, known) for known in swept.get(key, []))}
     fixed = {key: value for key, value in values.items() if key not in free}
     if not free:
         return _first(study, designer, _matching(study, fixed), " ".join(pairs))
@@ -162,7 +163,7 @@ def _matching(study: Study, fixed: Mapping[str, Any]) -> list[Point]:
     headline = {name: values[0] for name, values in study.environment.items()}
     wanted = {**headline, **fixed}
     points = enumerate_points(study)
-    return [point for point in points if all(_same(point.values[key], value) for key, value in wanted.items())]
+    return [point for point in points if all(same(point.values[key], value) for key, value in wanted.items())]
 
 
 def _first(study: Study, designer: Designer, points: Iterable[Point], what: str) -> Chosen:
@@ -189,7 +190,3 @@ def _first(study: Study, designer: Designer, points: Iterable[Point], what: str)
 
 def _named(chosen: Chosen, what: str, count: int) -> Chosen:
     return replace(chosen, how=what if count == 1 else f"{what} (the first feasible of {count} points)")
-
-
-def _same(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and a == b

@@ -11,6 +11,7 @@ from ..errors import InvalidInput
 from ..model import Model, training_flops
 from ..model.flops import Convention
 from ..units import parse
+from .tables import same
 
 
 class Published(BaseModel):
@@ -69,4 +70,4 @@ class Published(BaseModel):
 
     def fits(self, values: Mapping[str, Any]) -> bool:
         """Whether a point of these values is the one that was measured."""
-        return all(type(values.get(name)) is type(value) and values[name] == value for name, value in self.when.items())
+        return all(name in values and same(values[name], value) for name, value in self.when.items())

@@ -14,6 +14,7 @@ from ..schema import parse_yaml, read_yaml
 from ..units import parse
 from .expressions import parse_expression
 from .published import Published
+from .tables import same
 
 STUDIES = Path("config/studies")
 Value = bool | int | float | str | list[str | int | float]
@@ -100,7 +101,7 @@ class Study(_Section):
         for name, values in section.items():
             if not values:
                 raise ValueError(f"{name!r} has no value; list at least one")
-            if any(_same(value, other) for i, value in enumerate(values) for other in values[:i]):
+            if any(same(value, other) for i, value in enumerate(values) for other in values[:i]):
                 raise ValueError(f"{name!r} lists a value twice: {values}")
         return section
 
@@ -122,6 +123,14 @@ class Study(_Section):
         problems += list(self._published_problems())
         if problems:
             raise ValueError("\n".join(problems))
+        return self
+
+    @model_validator(mode="after")
+    def _baselines_as_swept(self) -> Study:
+        """Baselines say their values as the dimensions do, however they are written: tables are compared as text."""
+        for wanted in self.baselines.values():
+            for name, value in wanted.items():
+                wanted[name] = next((known for known in self.swept.get(name, []) if same(value, known)), value)
         return self
 
     @property
@@ -155,7 +164,7 @@ class Study(_Section):
                 where = f"published.{index}.when.{name}"
                 if name not in self.swept:
                     yield f"{where}: is no key of a point; {did_you_mean(name, self.swept)}"
-                elif not any(_same(value, known) for known in self.swept[name]):
+                elif not any(same(value, known) for known in self.swept[name]):
                     yield f"{where}: {value!r} is not swept"
 
     def _baseline_problems(self) -> Iterator[str]:
@@ -182,13 +191,8 @@ class Study(_Section):
                     yield f"baselines.{baseline}.{name}: the environment is not a baseline's to choose; remove it"
                 elif name not in self.swept:
                     yield f"baselines.{baseline}.{name}: is no dimension; {did_you_mean(name, self.swept)}"
-                elif not any(_same(value, known) for known in self.swept[name]):
+                elif not any(same(value, known) for known in self.swept[name]):
                     yield f"baselines.{baseline}.{name}: {value!r} is not swept; add it to dimensions.{name}"
-
-
-def _same(a: Value, b: Value) -> bool:
-    """Equality that keeps True and 1 apart."""
-    return type(a) is type(b) and a == b
 
 
 def study_path(name: str, studies: Path = STUDIES) -> Path:

@@ -25,6 +25,14 @@ def cell(value: Any) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
+def same(a: Any, b: Any) -> bool:
+    """Whether two values of a study say the same: ``tp-cp-pp-dp`` and its list, 1 and 1.0; but not true and 1."""
+    kinds = {isinstance(value, bool) for value in (a, b)}
+    if isinstance(a, str | list | tuple) and isinstance(b, str | list | tuple):
+        return cell(a) == cell(b)
+    return len(kinds) == 1 and bool(a == b)
+
+
 def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """Write a table, whole or not at all; an equal file stays as it is."""
     stream = io.StringIO()
