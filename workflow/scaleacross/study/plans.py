@@ -96,7 +96,7 @@ def parallelism_of(values: Mapping[str, Any], gpus: int) -> Parallelism:
     """
     own = {name: value for name, value in values.items() if name in PARALLELISM_KEYS}
     schedule = str(own.get("schedule", Parallelism.schedule))
-    # A name that both have (``layout``) is the plan's.
+    # A name that both have is the plan's.
     names = [name for name in parameters(schedule) if name in values and name not in PARALLELISM_KEYS]
     own["schedule_parameters"] = {name: values[name] for name in names}
     parallelism = parallelism_from(own, gpus)
