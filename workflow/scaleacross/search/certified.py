@@ -8,7 +8,8 @@ simulated is then worse than the optimum, by a bound that tests hold against the
 
 Every baseline is found in the same search: a point matters as long as its bound is below the best so far of some goal
 (the optimum, or a baseline that it matches). Which points are simulated before the best ones are known depends on how
-many processes there are; the rows that are kept do not: those whose bound is below the final best of a goal.
+many processes there are; the rows that are kept, the optimum and the least bound do not: a row is kept where its bound
+is below the final best of a goal.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ class Found:
     stream: Stream
     fates: dict[int, Fate] = field(default_factory=dict)
     heap: list[Node] = field(default_factory=list)
+    taken: list[Node] = field(default_factory=list)
     rows: list[tuple[Node, Row]] = field(default_factory=list)
     pairs: set[tuple[str, str]] = field(default_factory=set)
     least: float = INFINITE
@@ -275,6 +277,7 @@ class Search:
             else:
                 return None
             if node.bound < self._limit(found, node):
+                found.taken.append(node)
                 return node
             self._leave(found, node)
 
@@ -356,6 +359,10 @@ class Search:
         certificate, optimum = found.certificate, found.goals[0]
         for node in found.heap:
             self._leave(found, node)
+        # Looked at only because the best was not known yet: their bounds count as if they had been left.
+        found.least = min(
+            [found.least, *(node.bound for node in found.taken if node.bound >= self._limit(found, node))]
+        )
         rest = found.stream.floors[found.stream.place :]
         found.least = min(found.least, *rest[:1].tolist(), INFINITE)
         simulated = sum(fate.simulated for fate in found.fates.values())

@@ -124,7 +124,7 @@ class Floors:
         """
         plan = subject.parallelism
         known = outline(plan.schedule, plan.pp, plan.chunks, plan.schedule_parameters)
-        if known is None or isinstance(plan.layout, str):  # a layout that is still to be made
+        if known is None or plan.layout == ():  # a layout that is still to be made
             return 0.0
         return max(0.0, _Floor(self, subject, speeds, network, known).seconds() * SHORT - NANO)
 
