@@ -23,7 +23,7 @@ from scaleacross.plan.rules import micro_batches, validate
 from scaleacross.schedule import build
 from scaleacross.trace.columns import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from scaleacross.trace.context import Context
-from scaleacross.trace.fuse import fuse, segments
+from scaleacross.trace.fuse import check_fused, fuse, segments
 from scaleacross.trace.groups import GroupNames
 from scaleacross.trace.plan_files import write_plan
 from scaleacross.trace.scale import scale_down
@@ -168,6 +168,18 @@ def test_megatron_on_selene(name: str, values: dict[str, Any], batch: int, netwo
     times, nodes = simulated(model, Training(2048, batch, "fp16"), values, selene, network_model)
     assert_agree(times)
     assert nodes["block"] < 0.7 * nodes["layer"] < nodes["operator"]
+
+
+def test_block_is_refused_where_an_all_reduce_has_its_own_algorithm() -> None:
+    placement = make_case("1f1b").placement
+    same = {f"{kind}-implementation": ["ring"] * 4 for kind in ("all-reduce", "reduce-scatter", "all-gather")}
+    check_fused(placement, same)
+    tp = placement.dims_of("tp")[0]
+    trees = ["doubleBinaryTree" if dim == tp else "ring" for dim in range(4)]
+    with pytest.raises(Infeasible, match=r"E-GRANULARITY: .*all-reduce is doubleBinaryTree, the others ring"):
+        check_fused(placement, same | {"all-reduce-implementation": trees})
+    elsewhere = ["ring" if dim == tp else "doubleBinaryTree" for dim in range(4)]
+    check_fused(placement, same | {"all-reduce-implementation": elsewhere})
 
 
 # -- fusing ----------------------------------------------------------------------------------------------------------
