@@ -30,31 +30,48 @@ class Definition:
 
 DEFINITIONS: dict[str, Definition] = {
     "production": Definition(
-        "inner axes in a node and a zone, data parallelism outermost across buildings, interleaved 1F1B, rings",
+        "inner axes in a node and a zone, data parallelism outermost across buildings, interleaved 1F1B, rings; where "
+        "the study fixes degrees, chunks and micro-batch too, one configuration for every environment",
         "Llama 3 (arXiv 2407.21783, section 3.3: order TP, CP, PP, DP; interleaved pipeline; FSDP) and NCCLX "
         "(arXiv 2510.20171: ring collectives across zones and buildings)",
         (
             "this is our reading of a production configuration; ScaleAcross Explorer (arXiv 2605.24326) does not "
             "publish its own",
+            "where a study sweeps transports, production's is RoCE with go-back-N: what RoCE NICs do by default; no "
+            "source states the one between Meta's buildings",
         ),
+    ),
+    "production-tuned": Definition(
+        "production's arrangement, schedule, collectives and transport with its own best degrees, chunks, micro-batch "
+        "and recomputation in every environment",
+        "as production",
+        ("more generous than a configuration that an operator keeps: its knobs are chosen anew by our simulator",),
     ),
     "crosspipe": Definition(
         "pipeline parallelism across the cut with a schedule made for the cut's delay",
-        "CrossPipe (arXiv 2507.00217)",
+        "CrossPipe (arXiv 2507.00217): schedules from a solver or a greedy that knows delays, separate from the order "
+        "of communication, with data-parallel communication overlapped",
         (
             "the order of actions is that of our own greedy scheduler for given durations and delays, since CrossPipe's"
             " code is not public; it is never slower in its own estimate than 1F1B, interleaved or zero-bubble orders "
             "that keep the same memory",
+            "generous: chunks, micro-batch, degrees, sharding, recomputation, collectives and transport are chosen for "
+            "it, and gradients and parameters overlap with the pipeline as in any other design",
         ),
         ("CrossPipe's joint ordering of gradient reductions and activations on the link",),
     ),
     "atlas": Definition(
         "pipeline parallelism across the cut, replicas of it beside each other, several connections a node pair",
         "ATLAS (arXiv 2411.14458)",
-        ("several connections a node pair: the link's stated bandwidth is reached (transport ideal, or as swept)",),
         (
-            "temporal sharing of the wide-area link between replicas: the replicas of a stage are simulated as one "
-            "class of equal ranks, so turns between them cannot be told apart; sharing is equal at every instant",
+            "several connections a node pair: the link's stated bandwidth is reached (transport ideal, or the best of "
+            "those swept, of which tcp-16 is its own)",
+            "generous: degrees, micro-batch, sharding, recomputation and collectives are chosen for it; 1F1B with one "
+            "chunk a rank, since no source tells of chunks in ATLAS",
+        ),
+        (
+            "temporal sharing of the wide-area link between replicas, unless a study sets wan_sharing: temporal, for "
+            "which a certified search has no bounds; sharing is equal at every instant otherwise",
             "filling bubbles with inference (BubbleTea)",
         ),
     ),
@@ -65,6 +82,7 @@ DEFINITIONS: dict[str, Definition] = {
         (
             "it picks among the points of the study that fit by our memory model; knobs its cost model does not see "
             "are chosen for it by our simulator",
+            "1F1B with one chunk a rank, the only schedule that its cost model has",
             "compute times are ours instead of its profiles; a link has the bandwidth of one pair of GPUs alone, as "
             "its profiler measures it, so it sees no oversubscription",
         ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice, permutations
+from itertools import combinations, permutations
 from typing import Protocol
 
 from ..study.tables import Row, cell
@@ -115,43 +115,45 @@ def interplay_rows(
     Args:
         rows: of ``results.csv``. dimensions: the study's own (no environment, no derived ``dp``).
         start: baseline to start from; default ``production``, else the first.
-        on_demand: the points of an environment where the table does not hold all; then the headline alone is looked at.
+        on_demand: the points of an environment where the table does not hold all; then pairs are looked for in the
+            headline alone.
     """
     start = start or ("production" if "production" in rules.baselines else next(iter(rules.baselines), None))
     table: list[Row] = []
     if start is None:
         return table
-    for environment in islice(environments(rules), None if on_demand is None else 1):
+    for number, environment in enumerate(environments(rules)):
         ranked = contenders(rows, rules, environment)
         first, joint = baseline_row(ranked, rules, start), best(ranked, rules.objective)
         if first is not None and joint is not None:
             space: Choices = Space(ranked, grouped(dimensions, ranked), rules.objective)
             if on_demand is not None:
                 space = on_demand(environment)
-            table += [{**environment, **row} for row in _methods(space, start, first, joint)]
+            pairs = on_demand is None or number == 0
+            table += [{**environment, **row} for row in _methods(space, start, first, joint, pairs)]
     return table
 
 
-def _methods(space: Choices, name: str, start: Row, joint: Row) -> Iterator[Row]:
-    yield _row(space, "joint", "", joint, joint)
-    yield _row(space, f"none ({name})", "", start, joint)
+def _methods(space: Choices, name: str, start: Row, joint: Row, pairs: bool) -> Iterator[Row]:
+    yield _row(space, "joint", "", joint, joint, pairs)
+    yield _row(space, f"none ({name})", "", start, joint, pairs)
     alone = {group: space.free(start, space.keys[group]) for group in GROUPS}
     for group in GROUPS:
-        yield _row(space, "one group alone", group, alone[group], joint)
+        yield _row(space, "one group alone", group, alone[group], joint, pairs)
     values = {key: alone[group][key] for group in GROUPS for key in space.keys[group]}
     together = space.at(values)
     if together is None:  # the three choices exclude each other: no such point is ok
         yield {"method": "each group alone, put together", "order": "no ok point"}
     else:
-        yield _row(space, "each group alone, put together", "", together, joint)
+        yield _row(space, "each group alone, put together", "", together, joint, pairs)
     for order in permutations(GROUPS):
         now = start
         for group in order:
             now = space.free(now, space.keys[group])
-        yield _row(space, "sequential", ", ".join(order), now, joint)
+        yield _row(space, "sequential", ", ".join(order), now, joint, pairs)
 
 
-def _row(space: Choices, method: str, order: str, point: Row, joint: Row) -> Row:
+def _row(space: Choices, method: str, order: str, point: Row, joint: Row, pairs: bool) -> Row:
     row: Row = {
         "method": method,
         "order": order,
@@ -159,7 +161,7 @@ def _row(space: Choices, method: str, order: str, point: Row, joint: Row) -> Row
         "iteration_time_s": point[TIME],
         "loss_pct": space.objective.gain_pct(joint, point),
     }
-    if row["loss_pct"] > 100 * _SLACK:
+    if pairs and row["loss_pct"] > 100 * _SLACK:
         groups = {group: space.keys[group] for group in GROUPS if space.keys[group]}
         row["pair"], row["pair_gain_pct"] = strongest_pair(space, point, groups)
         row["dimensions"], row["dimensions_gain_pct"] = strongest_pair(space, point, {n: (n,) for n in space.names})

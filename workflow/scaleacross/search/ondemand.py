@@ -124,7 +124,7 @@ class OnDemand:
 
 
 def interplay_of_search(content: Mapping[str, Any], rows: Sequence[Row], rules: Rules, traces: Path) -> list[Row]:
-    """Rows of ``interplay.csv`` for the headline environment of a certified study.
+    """Rows of ``interplay.csv`` of a certified study: every environment, pairs for the headline alone.
 
     None unless the objective is time and nothing is required of outcomes: points simulated here have a time alone.
 
