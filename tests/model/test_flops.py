@@ -105,6 +105,13 @@ def test_model_flops_equal_korthikanti_appendix_a(name: str) -> None:
     assert training_flops(model, batch * sequence, sequence) == pytest.approx(expected, rel=1e-12)
 
 
+@settings(max_examples=20, deadline=None)
+@given(models(), st.sampled_from([32, 64, 128]), st.sampled_from(["full", "causal"]))
+def test_masked_documents_cost_what_sequences_of_their_length_cost(model: Model, length: int, convention: str) -> None:
+    packed = training_flops(model, 512, 256, convention, document_length=length)  # type: ignore[arg-type]
+    assert packed == training_flops(model, 512, length, convention)  # type: ignore[arg-type]
+
+
 def test_llama3_attention_adds_what_the_module_says() -> None:
     """The output matrix is in both, the input embedding only in 6 N D."""
     model, tokens = shipped("llama3-405b"), 16 * 2**20
@@ -120,6 +127,17 @@ def test_unfused_attention_computes_the_full_square() -> None:
     fused = sum(o.flops for o in layer_operators(model, 0, Shard(1, 2048)) if o.kind == "attention")
     unfused = [o for o in layer_operators(model, 0, Shard(1, 2048, attention="unfused")) if o.selective]
     assert sum(o.flops for o in unfused) == 2 * fused == 4 * 2048**2 * model.hidden
+    masked = layer_operators(model, 0, Shard(1, 2048, attention="unfused", document_length=512))
+    assert masked == layer_operators(model, 0, Shard(1, 2048, attention="unfused")), "a mask saves it nothing"
+
+
+def test_busier_attention_is_dearer_and_nothing_else_is() -> None:
+    model = shipped("llama3-8b")
+    even, busy = (
+        layer_operators(model, 0, Shard(1, 8192, cp=2, document_length=2048, attention_imbalance=x)) for x in (1.0, 1.5)
+    )
+    for before, after in zip(even, busy, strict=True):
+        assert after.flops == (1.5 if before.kind == "attention" else 1.0) * before.flops
 
 
 def test_busier_experts_compute_more_and_only_they() -> None:

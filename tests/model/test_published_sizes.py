@@ -13,6 +13,7 @@ PUBLISHED = {
     "llama3-70b": (70.6, None, 0.05, "model card: 70.6 B parameters"),
     "llama3-405b": (405.0, None, 0.5, "arXiv 2407.21783"),
     "gpt3-175b": (175.0, None, 0.5, "arXiv 2005.14165, table 2.1"),
+    "megascale-175b": (175.0, None, 0.5, "arXiv 2402.15627, table 1"),
     "megatron-1.7b": (1.7, None, 0.05, "arXiv 2104.04473, table 1"),
     "megatron-3.6b": (3.6, None, 0.05, "arXiv 2104.04473, table 1"),
     "megatron-7.5b": (7.5, None, 0.05, "arXiv 2104.04473, table 1"),

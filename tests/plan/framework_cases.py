@@ -111,6 +111,8 @@ def launches(draw: st.DrawFn, of_models: st.SearchStrategy[Model], own: dict[str
         precision=draw(own.get("precision", st.sampled_from(["bf16", "fp16", "fp8", "fp32"]))),
         optimizer=draw(own.get("optimizer", st.sampled_from(["adam", "sgd"]))),
         expert_imbalance=draw(st.sampled_from([1.0, 1.25])),
+        document_length=draw(st.sampled_from([0.0, 300.5])),
+        attention_imbalance=draw(st.sampled_from([1.0, 1.4])),
     )
     launch = Launch(model, training, plan, draw(st.sampled_from([n for n in (1, 2, 4) if plan.world % n == 0])))
     assume(ranks % (plan.etp * plan.ep) == 0 and feasible(launch))

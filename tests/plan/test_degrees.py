@@ -158,8 +158,16 @@ def test_the_fix_says_what_would_divide(gpus: int, values: dict[str, Any], fix: 
 
 @pytest.mark.parametrize("factor", [0.5, "2", float("inf"), float("nan")])
 def test_an_imbalance_below_one_is_refused(factor: Any) -> None:
-    with pytest.raises(InvalidInput, match="E-IMBALANCE"):
-        Training(2048, 64, expert_imbalance=factor)
+    for name in ("expert_imbalance", "attention_imbalance"):
+        with pytest.raises(InvalidInput, match=f"E-IMBALANCE.*{name}"):
+            Training(2048, 64, **{name: factor})
+
+
+@pytest.mark.parametrize("length", [-1, 0.5, 2049, float("inf"), float("nan")])
+def test_documents_fit_into_a_sequence(length: float) -> None:
+    assert Training(2048, 64, document_length=2048).document_length == 2048
+    with pytest.raises(InvalidInput, match="E-DOCUMENT"):
+        Training(2048, 64, document_length=length)
 
 
 def test_unknown_keys_get_a_suggestion() -> None:

@@ -21,7 +21,8 @@ STUDIES = ROOT / "config/studies"
 NAMES = published_studies(STUDIES)
 # Studies whose traces have many thousands of nodes a stage.
 LARGE = {"korthikanti-1t", "korthikanti-530b", "korthikanti-530b-dp8", "narayanan-1008b", "narayanan-529-6b"}
-LARGE |= {"narayanan-310-1b", "korthikanti-175b", "narayanan-145-6b", "llama3-8k"}
+LARGE |= {"narayanan-310-1b", "korthikanti-175b", "narayanan-145-6b", "llama3-8k", "megatron-175b-1024"}
+LARGE |= {"megascale-175b-batch-768", "megascale-175b-batch-6144", "nvidia-llama3-70b", "nvidia-llama3-405b"}
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ def run(name: str, folder: Path) -> list[Run]:
         result = evaluate(pair)
         assert result["status"] == "ok", result["reason"]
         seconds = entry.seconds(
-            load_model(ROOT / "config/models" / f"{study.model}.yaml"), study.training.sequence_length, plan.work
+            load_model(ROOT / "config/models" / f"{study.model}.yaml"),
+            study.training.sequence_length,
+            plan.work,
+            study.training.document_length,
         )
         runs.append(Run(entry, seconds, result["iteration_time_s"]))
     return runs

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 from scaleacross.cli.main import main
 from scaleacross.errors import InvalidInput
+from scaleacross.model import load_model, training_flops
 from scaleacross.published import Comparison, compare, summarise
 from scaleacross.published.figure import write_scatter
 from scaleacross.published.tables import COLUMNS, csv_rows, markdown
@@ -43,8 +45,6 @@ def test_a_row_states_one_value_with_its_unit(values: dict[str, object], word: s
 
 
 def test_a_rate_and_a_time_of_the_same_flops_agree() -> None:
-    from scaleacross.model import load_model, training_flops
-
     model = load_model("config/models/megatron-22b.yaml")
     tokens = 4 * 2048
     work = {"gpus": 8, "tokens": tokens, "peak_flops": 312e12}
@@ -89,7 +89,7 @@ def results(folder: Path, status: str) -> Path:
     (folder / "design/study.json").write_text(json.dumps({"study": study, "gpus": 8}))
     rows = []
     for mode, seconds in (("full", 1.491), ("selective", 1.045)):
-        rate = {"tflops_per_gpu": 100.0, "mfu": 100 / 312, "iteration_time_s": seconds, "compute_s": seconds}
+        rate = {"tflops_per_gpu": 100.0, "mfu": 100 / 312, "iteration_time_s": seconds, "compute_s": seconds, "gpus": 8}
         rows.append(
             {"point_id": mode, "status": status, "reason": "E-WHY" * (status != "ok"), "recompute": mode, **rate}
         )
@@ -110,6 +110,34 @@ def test_the_command_writes_table_text_and_plots(tmp_path: Path, capsys: pytest.
     assert "5.00 %" in shown
 
 
+def test_rows_held_out_are_summed_up_apart() -> None:
+    rows = [compared("a", 10, 11), replace(compared("b", 20, 21), held_out=True)]
+    text = markdown(rows)
+    assert "| **all but held out** | 1 | 10.00 %" in text
+    assert "| **held out** | 1 | 5.00 %" in text
+    assert [row["held_out"] for row in csv_rows(rows)] == ["false", "true"]
+
+
+def test_the_tokens_of_a_step_follow_a_swept_batch_and_its_documents(tmp_path: Path) -> None:
+    study = load_study("published/korthikanti-22b").model_dump(mode="json")
+    study["published"] = [
+        {"table": "T", "row": str(batch), "when": {"global_batch": batch}, "tflops_per_gpu": 100.0} for batch in (4, 8)
+    ]
+    rate = {"status": "ok", "reason": "", "tflops_per_gpu": 100.0, "mfu": 100 / 312, "iteration_time_s": 1.0, "gpus": 8}
+    (tmp_path / "design").mkdir()
+    times = []
+    for document in (0.0, 256.0):
+        study["training"]["document_length"] = document
+        (tmp_path / "design/study.json").write_text(json.dumps({"study": study, "gpus": 8}))
+        rows = [{"point_id": str(batch), "global_batch": batch, **rate} for batch in (4, 8)]
+        write_csv(tmp_path / "results.csv", rows, list(rows[0]))
+        times.append([row.published_s for row in compare([tmp_path / "results.csv"])])
+    (one, two), (masked, _) = times
+    assert two == pytest.approx(2 * one), "twice the sequences at the same rate"
+    model = load_model("config/models/megatron-22b.yaml")
+    assert masked / one == pytest.approx(training_flops(model, 256, 256) / training_flops(model, 2048, 2048) * 8)
+
+
 def test_a_failed_point_is_an_error_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"E-PUBLISHED.*E-WHY"):
         compare([results(tmp_path, "crash")])
@@ -121,4 +149,4 @@ def test_equal_rows_give_equal_files(tmp_path: Path) -> None:
         write_scatter(rows, [tmp_path / name])
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert set(csv_rows(rows)[0]) <= set(COLUMNS)
-    assert markdown(rows).count("\n") == len(rows) + 7
+    assert markdown(rows).count("\n") == len(rows) + 9

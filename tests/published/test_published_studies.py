@@ -12,6 +12,7 @@ from scaleacross.study.schema import load_study
 
 # An error may grow by this much, in points of percent, before the test says so.
 SLACK = 0.5
+HELD_OUT = {"MegaScale", "Megatron-LM", "NVIDIA"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,7 +27,9 @@ def test_every_row_is_one_feasible_point(name: str) -> None:
 def test_the_tables_are_complete() -> None:
     rows = [entry for name in NAMES for entry in load_study(f"published/{name}", studies=STUDIES).published]
     assert len({(entry.table, entry.row) for entry in rows}) == len(rows)
-    assert Counter(entry.table.split()[0] for entry in rows) == {"Korthikanti": 10, "Narayanan": 10, "Llama": 3}
+    tables = {"Korthikanti": 10, "Narayanan": 10, "Llama": 3, "MegaScale": 8, "Megatron-LM": 1, "NVIDIA": 4}
+    assert Counter(entry.table.split()[0] for entry in rows) == tables
+    assert {entry.table.split()[0] for entry in rows if entry.held_out} == HELD_OUT
     assert {(entry.table, entry.row) for entry in rows} == set(stated())
 
 
@@ -48,7 +51,7 @@ def test_predictions_of_large_runs_are_as_good_as_stated(name: str, tmp_path: Pa
 
 
 def test_stated_errors_meet_what_the_document_claims() -> None:
-    """The claims of docs/validation.md, from the numbers beside it: targets met, and the one that is missed."""
+    """The claims of docs/validation.md, from the numbers beside it."""
     errors = stated()
     table5 = [abs(error) for (table, _), error in errors.items() if table == "Korthikanti et al. (2022), table 5"]
     assert len(table5) == 8
@@ -56,5 +59,7 @@ def test_stated_errors_meet_what_the_document_claims() -> None:
     assert max(table5) < 8.87, "Calculon's worst"
     everything = sorted(abs(error) for error in errors.values())
     assert sum(everything) / len(everything) <= 5
-    assert everything[-2] <= 12, "all but Llama 3's row of 131,072 tokens"
-    assert abs(errors["Llama 3 (2024), table 4", "16,384 GPUs, 131,072 tokens"]) == everything[-1]
+    assert everything[-1] <= 12
+    unseen = [abs(error) for (table, _), error in errors.items() if table.split()[0] in HELD_OUT]
+    assert sum(unseen) / len(unseen) <= 4
+    assert max(unseen) <= 9

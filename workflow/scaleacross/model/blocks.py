@@ -171,7 +171,10 @@ def _core_attention(model: Model, layer: int, shard: Shard) -> tuple[Operator, .
     element, heads = shard.bytes_per_element, shard.micro_batch * model.heads // shard.tp
     queries, keys = shard.sequence // shard.cp, model.attention_span(layer, shard.sequence)
     if shard.fused:
+        keys = shard.attended(keys)
         flops = heads * queries * keys * (model.qk_size + model.value_size)  # 2 x the full square, halved: causal
+        if shard.attention_imbalance != 1:
+            flops = round(flops * shard.attention_imbalance)
         traffic = element * shard.tokens * model.heads // shard.tp * (model.qk_size + model.value_size)
         traffic += element * shard.micro_batch * shard.sequence * model.rank_kv_width(shard.tp)
         size = model.qk_size

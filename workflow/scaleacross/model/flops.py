@@ -27,10 +27,11 @@ Convention = Literal["full", "causal"]
 
 
 @lru_cache(maxsize=256)
-def forward_flops(model: Model, sequence: int, convention: Convention = "full") -> int:
+def forward_flops(model: Model, sequence: int, convention: Convention = "full", document_length: float = 0.0) -> int:
     """Matrix FLOPs of the forward pass of one sequence: layers, prediction modules and logits (the embedding is a
-    look-up)."""
-    shard = Shard(micro_batch=1, sequence=sequence)
+    look-up). Where attention is masked between documents of ``document_length`` tokens, both conventions count the
+    squares within documents."""
+    shard = Shard(micro_batch=1, sequence=sequence, document_length=document_length)
     operators = list(head_operators(model, shard))
     for layer in range(model.layers):
         operators += layer_operators(model, layer, shard)
@@ -40,9 +41,11 @@ def forward_flops(model: Model, sequence: int, convention: Convention = "full") 
     return sum(operator.flops * (square if operator.kind == "attention" else 1) for operator in operators)
 
 
-def training_flops(model: Model, tokens: int, sequence: int, convention: Convention = "full") -> int:
+def training_flops(
+    model: Model, tokens: int, sequence: int, convention: Convention = "full", document_length: float = 0.0
+) -> int:
     """FLOPs of one step over ``tokens`` tokens in sequences of ``sequence``: three times the forward pass."""
-    return 3 * forward_flops(model, sequence, convention) * tokens // sequence
+    return 3 * forward_flops(model, sequence, convention, document_length) * tokens // sequence
 
 
 def linear_training_flops(model: Model, tokens: int) -> int:

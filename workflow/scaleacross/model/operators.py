@@ -24,6 +24,9 @@ class Shard:
         attention: ``flash`` (the accelerator's best fused kernel, no score matrix in memory), ``flash2``
             (FlashAttention-2, what was there when Hopper was new) or ``unfused`` (Megatron-LM before 2022).
         expert_imbalance: Tokens of the busiest expert rank over the mean, >= 1.
+        document_length: Tokens of the documents packed into a sequence, between which fused attention is masked
+            (unfused kernels compute the whole square all the same); 0: a sequence is one document.
+        attention_imbalance: Attention work of the busiest rank over the mean, >= 1.
         gradient_bytes: Of the number that weight gradients are accumulated in.
         fused_accumulation: Weight gradients are added to memory by the GEMM itself (Megatron-LM since 2022); otherwise
             written, then read and added by another kernel.
@@ -39,6 +42,8 @@ class Shard:
     bytes_per_element: int = 2
     attention: Literal["flash", "flash2", "unfused"] = "flash"
     expert_imbalance: float = 1.0
+    document_length: float = 0.0
+    attention_imbalance: float = 1.0
     gradient_bytes: int = 4
     fused_accumulation: bool = True
 
@@ -46,6 +51,10 @@ class Shard:
     def fused(self) -> bool:
         """Whether attention is one kernel that keeps its scores on chip."""
         return self.attention != "unfused"
+
+    def attended(self, span: int) -> int:
+        """Keys that the last query of a document sees, of the ``span`` that its layer allows."""
+        return min(span, round(self.document_length)) if self.document_length else span
 
     @property
     def tokens(self) -> int:

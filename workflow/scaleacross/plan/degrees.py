@@ -37,6 +37,10 @@ class Training:
         optimizer: adam or sgd.
         expert_imbalance: tokens of the busiest expert rank over the mean, at least 1. Every rank is taken to be that
             busy, since the busiest sets the time.
+        document_length: mean length in tokens of the documents packed into a sequence, weighted by tokens, where
+            attention is masked between them; 0: a sequence is one document. Fused kernels skip what is masked.
+        attention_imbalance: attention work of the busiest rank over the mean, at least 1 (documents differ in length).
+            Every rank is taken to be that busy.
     """
 
     sequence_length: int
@@ -44,15 +48,21 @@ class Training:
     precision: str = "bf16"
     optimizer: str = "adam"
     expert_imbalance: float = 1.0
+    document_length: float = 0.0
+    attention_imbalance: float = 1.0
 
     def __post_init__(self) -> None:
         _positive("training", self, ("sequence_length", "global_batch"))
         _choice("precision", self.precision, PRECISION_BYTES)
         _choice("optimizer", self.optimizer, ("adam", "sgd"))
         check_kinds(self)
-        if not 1 <= self.expert_imbalance < float("inf"):
-            clash = f"training: expert_imbalance is {self.expert_imbalance!r}"
-            raise InvalidInput("E-IMBALANCE", clash, "give a number of at least 1")
+        for name in ("expert_imbalance", "attention_imbalance"):
+            if not 1 <= getattr(self, name) < float("inf"):
+                clash = f"training: {name} is {getattr(self, name)!r}"
+                raise InvalidInput("E-IMBALANCE", clash, "give a number of at least 1")
+        if self.document_length and not 1 <= self.document_length <= self.sequence_length:
+            clash = f"training: document_length is {self.document_length!r}, sequence_length {self.sequence_length}"
+            raise InvalidInput("E-DOCUMENT", clash, "give a number from 1 to sequence_length, or 0 for whole sequences")
 
     @property
     def tokens(self) -> int:

@@ -19,6 +19,7 @@ _WRITTEN = {
     "layout": ("E-LAYOUT", "list the layers of every virtual stage, embedding to loss: layout: [3, 4, 4, 3]"),
     "order": ("E-ORDER", "write order: [tp, cp, pp, dp] or tp-cp-pp-dp, innermost tier first"),
     "expert_imbalance": ("E-IMBALANCE", "give a number of at least 1"),
+    "attention_imbalance": ("E-IMBALANCE", "give a number of at least 1"),
 }
 
 

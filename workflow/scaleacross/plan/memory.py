@@ -67,6 +67,8 @@ def shard_of(training: Training, parallelism: Parallelism) -> Shard:
         gradient_bytes=parallelism.gradient_bytes,
         fused_accumulation=parallelism.fused_accumulation,
         expert_imbalance=training.expert_imbalance,
+        document_length=training.document_length,
+        attention_imbalance=training.attention_imbalance,
     )
 
 

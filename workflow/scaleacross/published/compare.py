@@ -26,6 +26,7 @@ class Comparison:
         published_s, predicted_s: Seconds an iteration.
         flops_per_gpu: Model FLOPs a GPU an iteration, in the row's convention.
         parts: Seconds of the predicted time by what a GPU does (columns of ``results.csv``), which add up to it.
+        held_out: Whether nothing was chosen with this row in view.
         note: How the published value was derived.
     """
 
@@ -38,6 +39,7 @@ class Comparison:
     predicted_s: float
     flops_per_gpu: float
     parts: Mapping[str, float]
+    held_out: bool = False
     note: str = ""
 
     @property
@@ -123,8 +125,9 @@ def _comparison(entry: Published, content: Mapping[str, Any], rows: Sequence[Row
         raise InvalidInput("E-PUBLISHED", clash, "mend the study, or the key 'when' of its published row")
     row = fitting[0]
     model = load_model(Path("config/models") / f"{content['study']['model']}.yaml")
-    sequence, gpus = content["study"]["training"]["sequence_length"], content["gpus"]
-    tokens = sequence * content["study"]["training"]["global_batch"]
+    training, gpus = content["study"]["training"], int(row["gpus"])
+    sequence, document = training["sequence_length"], training.get("document_length", 0.0)
+    tokens = sequence * int(row.get("global_batch", training["global_batch"]))  # a dimension of that name replaces it
     peak = float(row["tflops_per_gpu"]) * 1e12 / float(row["mfu"])
     parts = {key: float(text) for key, text in row.items() if _is_part(key) and text}
     return Comparison(
@@ -133,10 +136,11 @@ def _comparison(entry: Published, content: Mapping[str, Any], rows: Sequence[Row
         study=name,
         point_id=row["point_id"],
         gpus=gpus,
-        published_s=entry.seconds(model, sequence, {"gpus": gpus, "tokens": tokens, "peak_flops": peak}),
+        published_s=entry.seconds(model, sequence, {"gpus": gpus, "tokens": tokens, "peak_flops": peak}, document),
         predicted_s=float(row["iteration_time_s"]),
-        flops_per_gpu=training_flops(model, tokens, sequence, entry.flops) / gpus,
+        flops_per_gpu=training_flops(model, tokens, sequence, entry.flops, document) / gpus,
         parts=parts,
+        held_out=entry.held_out,
         note=entry.note,
     )
 

@@ -13,6 +13,7 @@ COLUMNS = (
     "study",
     "point_id",
     "gpus",
+    "held_out",
     "predicted_s",
     "published_s",
     "error_pct",
@@ -38,6 +39,7 @@ def csv_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
             "study": row.study,
             "point_id": row.point_id,
             "gpus": row.gpus,
+            "held_out": str(row.held_out).lower(),
             "predicted_s": round(row.predicted_s, 4),
             "published_s": round(row.published_s, 4),
             "error_pct": round(row.error_pct, 2),
@@ -50,7 +52,7 @@ def csv_rows(rows: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 
 def markdown(rows: Sequence[Comparison]) -> str:
-    """A table of all rows under the errors of each published table and of all."""
+    """A table of all rows under the errors of each published table, of the rows held out, and of all."""
     lines = [
         "| table | rows | mean error | worst | bias | pairs in wrong order by time | by FLOP/s |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -58,6 +60,8 @@ def markdown(rows: Sequence[Comparison]) -> str:
     names = list(dict.fromkeys(row.table for row in rows))
     for name in names:
         lines.append(_summary(name, summarise([row for row in rows if row.table == name])))
+    for name, held_out in (("**all but held out**", False), ("**held out**", True)):
+        lines.append(_summary(name, summarise([row for row in rows if row.held_out is held_out])))
     lines += [_summary("**all**", summarise(rows)), ""]
     lines += [
         "| table | row | GPUs | predicted (s) | published (s) | error |",

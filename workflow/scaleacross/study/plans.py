@@ -155,7 +155,9 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
     work = {
         "gpus": setting.cluster.gpus,
         "tokens": tokens,
-        "model_flops": training_flops(setting.model, tokens, setting.training.sequence_length),
+        "model_flops": training_flops(
+            setting.model, tokens, setting.training.sequence_length, document_length=setting.training.document_length
+        ),
         "peak_flops": accelerator.mean_peak(setting.training.precision),
     }
     groups = GroupNames(placement, parallelism.flat_rings).comm_groups()

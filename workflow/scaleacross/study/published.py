@@ -25,6 +25,7 @@ class Published(BaseModel):
         flops: How those FLOPs count causal attention (``model.flops``).
         table: Where it is written, shared by the rows that are compared with each other.
         row: Its name there.
+        held_out: Whether no setting or calibration was chosen with this row in view.
         note: How the value was read or derived.
     """
 
@@ -37,6 +38,7 @@ class Published(BaseModel):
     flops: Convention = "full"
     table: str
     row: str
+    held_out: bool = False
     note: str = ""
 
     @field_validator("iteration_time")
@@ -56,16 +58,17 @@ class Published(BaseModel):
             raise ValueError(f"give one of iteration_time, tflops_per_gpu and mfu, not {given}")
         return self
 
-    def seconds(self, model: Model, sequence: int, work: Mapping[str, Any]) -> float:
+    def seconds(self, model: Model, sequence: int, work: Mapping[str, Any], document_length: float = 0.0) -> float:
         """Seconds an iteration.
 
         Args:
             model, sequence: What a rate's FLOPs are of; tokens a sequence.
             work: ``gpus``, ``tokens`` a step and ``peak_flops`` of a GPU (FLOP/s).
+            document_length: Tokens of a packed document, weighted by tokens; 0: a sequence is one (``Training``).
         """
         if self.iteration_time is not None:
             return float(parse(self.iteration_time, "second"))
-        flops = training_flops(model, work["tokens"], sequence, self.flops) / work["gpus"]
+        flops = training_flops(model, work["tokens"], sequence, self.flops, document_length) / work["gpus"]
         return float(flops / (self.tflops_per_gpu * 1e12 if self.tflops_per_gpu else self.mfu * work["peak_flops"]))
 
     def fits(self, values: Mapping[str, Any]) -> bool:

@@ -41,6 +41,8 @@ class TrainingSection(_Section):
     global_batch: int = Field(gt=0, description="sequences an iteration, over all replicas")
     precision: Literal["bf16", "fp16", "fp8"] = "bf16"
     optimizer: Literal["adam"] = "adam"
+    document_length: float = Field(0.0, ge=0, description="tokens of a packed document, weighted by tokens; 0: none")
+    attention_imbalance: float = Field(1.0, ge=1, description="attention work of the busiest rank over the mean")
 
 
 class Study(_Section):

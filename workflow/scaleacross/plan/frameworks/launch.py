@@ -15,7 +15,7 @@ from ..rules import micro_batches
 ORDERS = (("tp", "cp", "pp", "dp"), ("tp", "cp", "dp", "pp"))
 DEFAULTS = Parallelism()
 #: What a study assumes of the work itself, which no framework is told: name -> default.
-ASSUMED = {"expert_imbalance": 1.0}
+ASSUMED = {"expert_imbalance": 1.0, "document_length": 0.0, "attention_imbalance": 1.0}
 _REMARK = re.compile(r"^# (?P<key>model|scaleacross): (?P<text>.*)$", re.MULTILINE)
 
 
