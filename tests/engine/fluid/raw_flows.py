@@ -45,6 +45,7 @@ def machine_of(capacities: Sequence[float], flows: Sequence[Flow]) -> Machine:
         first=everyone,
         stretches=np.ones(n, np.int64),
         need=np.ones(n, np.int64),
+        traffic=np.zeros(n, np.int64),
         member_ptr=ends,
         latency=np.array([flow.delay for flow in flows]),
         size=np.array([flow.size for flow in flows]),
@@ -56,8 +57,15 @@ def machine_of(capacities: Sequence[float], flows: Sequence[Flow]) -> Machine:
         capacity=np.array(capacities, np.float64),
         send_ptr=np.zeros(1, np.int64),
         receive_ptr=np.zeros(1, np.int64),
+        turn=np.zeros(n, np.int64),
+        former=np.full(n, -1),
+        latter=np.full(n, -1),
+        others=np.full(n, -1),
+        servers=np.full((n, 2), -1),
+        turn_time=np.zeros((n, 3)),
+        ends_ptr=np.zeros(n + 1, np.int64),
     )
-    return make_machine(tables, np.zeros(n, np.int64))
+    return make_machine(tables, np.zeros(n, np.int64), False)
 
 
 def loop_rates(capacities: Sequence[float], flows: Sequence[Flow]) -> NDArray[np.float64]:

@@ -33,6 +33,15 @@ def extension(change: Any) -> Config:
     return changed(extension=content)
 
 
+@pytest.mark.parametrize("model", ["unaware", "aware"])
+def test_traffic_classes_are_refused_by_the_exact_models(model: str) -> None:
+    config = plain([4])
+    classes = dataclasses.replace(config, system=dataclasses.replace(config.system, extension={"qos": "by-axis"}))
+    outcome = simulate(one_collective(4, AR, MIB), classes, model=model)
+    assert outcome.status == "invalid"
+    assert "E-QOS: system.json: qos is 'by-axis'" in outcome.message
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

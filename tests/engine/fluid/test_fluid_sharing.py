@@ -145,10 +145,82 @@ def test_streams_follow_the_label() -> None:
     node = 1000 + 32 * MIB / byte_rate(400)
     assert one.time_ns == pytest.approx(slot.time_ns, rel=1e-9)
     assert one.time_ns - two.time_ns == pytest.approx(node, rel=1e-3)
-    for wrong in ({"comm-streams": 2}, {"comm-streams": True}, {"streams": 1}):
+    for wrong in ({"comm-streams": 2}, {"comm-streams": True}, {"streams": 1}, {"qos": "best"}):
         bad = dataclasses.replace(config, system=dataclasses.replace(config.system, extension=wrong))
         with pytest.raises(InvalidInput, match="E-SYSTEM-EXT"):
             run(one_collective(16, AR, MIB), bad)
+
+
+def late_and_ready(first: str, second: str) -> Workload:
+    """On 16 ranks: a collective after 1 ms of compute, then one that could start at once."""
+
+    def build(_: int, trace: TraceBuilder) -> None:
+        work = trace.compute("c", 0, 0, duration_micros=1000)
+        trace.collective(first, AR, 32 * MIB, [work])
+        trace.collective(second, AR, 32 * MIB)
+
+    return workload(build, 16)
+
+
+def test_a_stream_runs_in_the_order_of_the_trace() -> None:
+    """What is behind a collective that waits for compute waits too, unless it has another stream or the slot is one."""
+    config = campus(1.0)
+    single = dataclasses.replace(config, system=dataclasses.replace(config.system, extension={"comm-streams": 1}))
+    alone = run(one_collective(16, AR, 32 * MIB), config).time_ns
+    assert run(late_and_ready("dp.a", "dp.b"), config).time_ns == pytest.approx(1e6 + 2 * alone)
+    slot = run(late_and_ready("dp.a", "dp.b"), single).time_ns
+    assert slot == pytest.approx(max(1e6, alone) + alone)
+    assert run(late_and_ready("dp.a", "cp.b"), config).time_ns < 1e6 + 2 * alone - 1
+
+
+def test_orders_that_contradict_each_other_give_way_to_what_is_ready() -> None:
+    """Rank 0 names x before y, the others y before x, and x is not ready before y has run: no order of theirs ends."""
+
+    def build(rank: int, trace: TraceBuilder) -> None:
+        if rank == 0:
+            work = trace.compute("c", 0, 0, duration_micros=1000)
+            trace.collective("dp.x", AR, MIB, [work], pg=1)
+            trace.collective("dp.y", AR, MIB, pg=2)
+        else:
+            before = trace.collective("dp.y", AR, MIB, pg=2)
+            trace.collective("dp.x", AR, MIB, [before], pg=1)
+
+    config = dataclasses.replace(campus(1.0), groups={1: tuple(range(16)), 2: tuple(reversed(range(16)))})
+    assert run(workload(build, 16), config).time_ns > 1e6
+
+
+def two_messages() -> Workload:
+    """Rank 0 sends 10 MiB to rank 8 for the pipeline and 10 MiB to rank 10 for data parallelism."""
+
+    def build(rank: int, trace: TraceBuilder) -> None:
+        trace.compute("c", 0, 0, duration_micros=0)
+        for label, peer in (("pp", 8), ("dp", 10)):
+            if rank == 0:
+                trace.send(f"{label}.s", peer, 10 * MIB, peer)
+            if rank == peer:
+                trace.recv(f"{label}.r", 0, 10 * MIB, peer)
+
+    return workload(build, 16)
+
+
+@pytest.mark.parametrize(("qos", "first", "last"), [("fair", 2, 2), ("by-axis", 1, 2), ("reserved", 2, 2)])
+def test_traffic_classes(qos: str, first: int, last: int) -> None:
+    """Fair: both take twice as long. By axis: the pipeline's message has the port until it is through."""
+    config = campus(1.0)
+    config = dataclasses.replace(config, system=dataclasses.replace(config.system, extension={"qos": qos}))
+    finish = run(two_messages(), config).finish_cycles
+    alone = 10 * MIB / NIC
+    assert finish[8] == pytest.approx(100_000 + first * alone, abs=1)
+    assert finish[10] == pytest.approx(100_000 + last * alone, abs=1)
+
+
+def test_a_reserved_share_stays_idle_when_the_others_are_done() -> None:
+    """A second, longer message keeps its half of the port after the first one has ended."""
+    size = [(0, 8, 10 * MIB), (0, 10, 20 * MIB)]
+    config = campus(1.0)
+    reserved = dataclasses.replace(config, system=dataclasses.replace(config.system, extension={"qos": "reserved"}))
+    assert run(sends(16, size), config).time_ns == pytest.approx(100_000 + 30 * MIB / NIC)
+    assert run(sends(16, size), reserved).time_ns == pytest.approx(100_000 + 40 * MIB / NIC)
 
 
 def test_sends_to_different_peers_overlap_and_to_one_peer_queue() -> None:

@@ -56,6 +56,12 @@ class Settings(BaseModel):
         "ASTRA-sim (read by the scaleacross network model alone)",
     )
 
+    qos: Literal["fair", "by-axis", "reserved"] = Field(
+        "fair",
+        description="fair: transfers share links alike; by-axis: strict priority, pipeline messages before tp, cp and "
+        "ep before dp; reserved: nobody uses what others leave idle (read by the scaleacross network model alone)",
+    )
+
     wan_sharing: Literal["fair", "temporal"] = Field(
         "fair",
         description="fair: transfers share the uplinks of the outermost tier; temporal: one data-parallel replica's "

@@ -93,6 +93,9 @@ def _simulate(
         from .fluid import simulate_fluid  # imports numba
 
         return simulate_fluid(workload, config, options, time_limit, timeline)
+    if config.system.extension.get("qos", "fair") != "fair":
+        clash = f"system.json: qos is {config.system.extension['qos']!r}; the {model} model has no traffic classes"
+        raise InvalidInput("E-QOS", clash, "use the scaleacross model, or qos fair")
     population = population_of(workload, config)
     largest = max(int(program.trace.comm_size.max(initial=0)) for program in population.programs)
     memory = config.system.local_mem_bandwidth

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from .jit import kernel
-from .layout import G_HEAP, G_ITEMS, G_TOUCHED, G_TOUCHES, KEY, LISTED, POSITION, READY, WAITING
+from .layout import (
+    G_HEAP,
+    G_ITEMS,
+    G_TOUCHED,
+    G_TOUCHES,
+    KEY,
+    LINE,
+    LINE_END,
+    LISTED,
+    POSITION,
+    READY,
+    WAITING,
+    WAITS,
+)
 
 
 @kernel
@@ -123,3 +136,15 @@ def next_waiting(m: Any, slot: int) -> int:
         at = child
     m[ready + at] = row
     return first
+
+
+@kernel
+def next_row(m: Any, slot: int) -> int:
+    """The row that a free slot starts now, 0 for none."""
+    place = m[slot + LINE]
+    if place == 0:
+        return next_waiting(m, slot) if m[slot + WAITING] > 0 else 0
+    if place == m[slot + LINE_END] or m[m[place] + WAITS] > 0:
+        return 0
+    m[slot + LINE] = place + 1
+    return m[place]

@@ -18,7 +18,7 @@ from .jobs import Job, JobTable
 from .laying import Laid, lay, pointers
 from .prepared import Prepared, join, prepared
 from .resources import Resources
-from .streams import single_stream
+from .streams import read_streams
 from .turns import by_replica
 
 Int64 = NDArray[np.int64]
@@ -35,7 +35,7 @@ class Tables(NamedTuple):
         kind, slot, job, channel, axis, sim, child_ptr, child: int64 a row (slot and channel -1: none).
         time: ns of a timed row.
         ready_ptr: where the waiting rows of each slot are kept.
-        first, stretches, need, member_ptr: of each job; members is where rows that have called are kept.
+        first, stretches, need, traffic, member_ptr: of each job; members is where rows that have called are kept.
         latency, size, limit, tightest, use_ptr: of each stretch; use_resource, use_load: of each use.
         capacity: bytes per ns of each resource.
         send_ptr, receive_ptr: where each channel keeps its messages.
@@ -59,6 +59,7 @@ class Tables(NamedTuple):
     first: Int64
     stretches: Int64
     need: Int64
+    traffic: Int64
     member_ptr: Int64
     latency: Float64
     size: Float64
@@ -81,10 +82,11 @@ class Tables(NamedTuple):
 
 @dataclass(slots=True)
 class Built:
-    """The arrays and what their numbers mean."""
+    """The arrays and what their numbers mean. ``in_line``: streams run their rows in the order of the trace."""
 
     tables: Tables
     waits: Int64
+    in_line: bool
     fabric: Fabric
     resources: Resources
     jobs: list[Job]
@@ -101,19 +103,19 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
         InvalidInput: what traces, groups, algorithms and the configuration raise; E-WORLD where ranks and NPUs differ.
     """
     fabric = build_fabric(config.network)
-    single = single_stream(config.system.extension)
+    streams = read_streams(config.system.extension)
     if workload.npus != config.npus:
         clash = f"{workload.npus} ranks in the traces, {config.npus} NPUs in the network"
         raise InvalidInput("E-WORLD", clash, "use the configuration that was rendered for this plan")
     _refuse_unmodelled(config, options)
     if fabric.turns:
         workload = by_replica(workload, config, fabric)
-    rows = prepared(workload, config, fabric, single)
+    rows = prepared(workload, config, fabric, streams.single)
     resources = Resources(fabric, rows.sim_of, np.bincount(rows.sim_of, minlength=len(rows.true_of)))
     window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
     table = JobTable(config, fabric, resources, rows.true_of, workload.family, options.injection_scale, window)
     job = _jobs(workload, rows, table)
-    laid = lay(table.jobs, resources)
+    laid = lay(table.jobs, resources, streams)
     tables = Tables(
         kind=rows.kind,
         slot=rows.slot,
@@ -131,7 +133,18 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
         **laid.columns,
     )
     programs = [workload.programs[k] for k in rows.which]
-    return Built(tables, rows.waits, fabric, resources, table.jobs, laid, rows.first_row, programs, rows.true_of)
+    return Built(
+        tables,
+        rows.waits,
+        not streams.single,
+        fabric,
+        resources,
+        table.jobs,
+        laid,
+        rows.first_row,
+        programs,
+        rows.true_of,
+    )
 
 
 def _refuse_unmodelled(config: Config, options: Options) -> None:
@@ -154,7 +167,7 @@ def _jobs(workload: Workload, rows: Prepared, table: JobTable) -> Int64:
         calls, where = workload.programs[k].calls, workload.files[sim]
         for asked in rows.asked[k]:
             if asked.messages:
-                made = [table.message(sim, peer, size, slot) for peer, size, slot in asked.keys]
+                made = [table.message(sim, *key) for key in asked.keys]
             else:
                 made = [table.collective(sim, calls[call], axis, where) for call, axis in asked.keys]
             found[int(rows.first_row[sim]) + asked.rows] = np.array(made, np.int64)[asked.which]

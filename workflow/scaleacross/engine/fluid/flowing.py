@@ -63,6 +63,8 @@ from .layout import (
 )
 from .maxmin import fill, gather
 
+NEVER = 1e300  # ns; end of a flow to which the classes before its own leave nothing
+
 
 @kernel
 def begin_job(m: Any, f: Any, job: int) -> None:
@@ -202,7 +204,7 @@ def set_rate(m: Any, f: Any, job: int, rate: float, bottleneck: int) -> None:
     f[job + REMAINING] = max(0.0, f[job + REMAINING] - f[job + RATE] * passed)
     f[job + SINCE] = now
     f[job + RATE] = rate
-    schedule(m, f, job, now + f[job + REMAINING] / rate)
+    schedule(m, f, job, now + f[job + REMAINING] / rate if rate > 0.0 else NEVER)
 
 
 @kernel
@@ -236,5 +238,5 @@ def solve(m: Any, f: Any, job: int) -> None:
     for k in range(flows):
         other = m[m[G_FLOWS] + k]
         rate = f[other + NEXT_RATE]
-        if abs(rate - f[other + RATE]) > 1e-12 * rate:
+        if rate == 0.0 or abs(rate - f[other + RATE]) > 1e-12 * rate:
             set_rate(m, f, other, rate, m[other + NEXT_BOTTLENECK])

@@ -50,7 +50,7 @@ class Job:
 
     Attributes:
         sims: classes that take part (of a message: the sender). stretches: in order.
-        text: for messages to the user.
+        text: for messages to the user. axis: index into AXIS_NAMES.
         call: of a collective. nodes: its ranks. blocks: see :func:`.blocks.blocks_of`.
         crossing: of a message that takes turns on the outermost tier: its two ranks.
         stream: of a collective its axis, of a message its slot: what has the same runs one after the other on a class.
@@ -59,6 +59,7 @@ class Job:
     sims: tuple[int, ...]
     stretches: tuple[Stretch, ...]
     text: str
+    axis: int
     call: Call | None = None
     nodes: int = 2
     blocks: tuple[tuple[int, float], ...] = ()
@@ -106,12 +107,12 @@ class JobTable:
             self.jobs.append(self._collective(sims, who, call, axis))
         return self._collectives[key]
 
-    def message(self, sim: int, peer: int, size: int, slot: int) -> int:
+    def message(self, sim: int, peer: int, size: int, slot: int, axis: int) -> int:
         """The job of messages of ``size`` bytes from class ``sim`` to rank ``peer``."""
-        key = (sim, peer, size, slot)
+        key = (sim, peer, size, slot, axis)
         if key not in self._messages:
             self._messages[key] = len(self.jobs)
-            self.jobs.append(self._message(sim, peer, size, slot))
+            self.jobs.append(self._message(*key))
         return self._messages[key]
 
     # -- collectives ---------------------------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ class JobTable:
         if transfers is None:
             transfers = self._group_transfers(plan, np.arange(self.fabric.npus)[None, :], False)
         stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
-        return Job(sims, stretches, f"a collective of {nodes} ranks", call, nodes, self._blocks(who), axis)
+        return Job(sims, stretches, f"a collective of {nodes} ranks", axis, call, nodes, self._blocks(who), axis)
 
     def _blocks(self, dims: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         if dims not in self._block_sizes:
@@ -189,7 +190,7 @@ class JobTable:
         transfers = self._group_transfers(plan, groups[ours], True)
         stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
         blocks = blocks_of(self.fabric, who.members, ())
-        return Job(sims, stretches, f"a collective of group {who.group}", call, len(who.members), blocks, axis)
+        return Job(sims, stretches, f"a collective of group {who.group}", axis, call, len(who.members), blocks, axis)
 
     def _group_transfers(self, plan: Plan, groups: Int64, smaller: bool) -> list[Transfer]:
         local = local_costs(self.config, self.injection_scale, group=smaller)
@@ -203,6 +204,9 @@ class JobTable:
         else:
             uses = [(resources.port(k, lane, sim), load) for sim in sims for (k, lane), load in transfer.ports.items()]
             means, rows = uses, resources.class_uses(transfer.uplinks, sims)
+        if self.fabric.sites and any(k >= len(self.fabric.levels) - 2 for _, (k, _), _ in rows):
+            clash = f"sites of different size, and a collective crosses {self.fabric.levels[-2].name}"
+            raise InvalidInput("E-SITES", clash, "let messages of pipeline stages alone cross it")
         if self.fabric.turns and any(k == len(self.fabric.levels) - 1 for _, (k, _), _ in rows):
             clash = f"wan-sharing temporal: a collective crosses {self.fabric.levels[-1].name}; it cannot take turns"
             raise InvalidInput("E-WAN-SHARING", clash, "use fair sharing, or put the pipeline alone across that tier")
@@ -211,7 +215,7 @@ class JobTable:
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
-    def _message(self, sim: int, peer: int, size: int, slot: int) -> Job:
+    def _message(self, sim: int, peer: int, size: int, slot: int, axis: int) -> Job:
         resources, sizes = self.resources, self.resources.sizes
         rank, other = int(self.true_of[sim]), int(resources.sim_of[peer])
         if rank == peer:
@@ -232,7 +236,7 @@ class JobTable:
         stretch = Stretch(way.latency, float(size), np.inf, uses, uses, rows, {way.dimension: 1.0})
         turns = self.fabric.turns and int(self.fabric.top(rank, peer)) == len(self.fabric.levels) - 1
         crossing = (rank, peer) if turns else ()
-        return Job((sim,), (stretch,), f"a message to rank {peer}", stream=slot, crossing=crossing)
+        return Job((sim,), (stretch,), f"a message to rank {peer}", axis=axis, stream=slot, crossing=crossing)
 
 
 def _check_halving(plan: Plan) -> None:

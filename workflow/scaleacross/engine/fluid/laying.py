@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .jobs import Job, Stretch
 from .resources import PORT, Resources, Use
+from .streams import RESERVED, Streams
 from .turns import Turn, plan_turns
 
 Int64 = NDArray[np.int64]
@@ -54,13 +55,16 @@ class _Wait(NamedTuple):
     turn: bool = False
 
 
-def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
+def lay(jobs: Sequence[Job], resources: Resources, streams: Streams) -> Laid:
     """Resolve uplinks, find what is shared, and put the stretches into columns."""
     above = [[resources.uplink_uses(stretch.rows) for stretch in job.stretches] for job in jobs]
     pairs = [list(zip(job.stretches, rows, strict=True)) for job, rows in zip(jobs, above, strict=True)]
     uses = [[merged([*stretch.uses, *rows]) for stretch, rows in own] for own in pairs]
     means = [[merged([*stretch.means, *rows]) for stretch, rows in own] for own in pairs]
     shared = _shared(jobs, uses, resources)
+    crowd: list[float] = []
+    if streams.qos == RESERVED:
+        shared, crowd = [False] * len(shared), _crowd(jobs, uses, resources)
     turns = plan_turns(jobs, uses, resources) if resources.fabric.turns else {}
     crowds = [number for number, turn in turns.items() if turn.replicas > 1]
     waits: list[list[_Wait]] = []
@@ -75,8 +79,10 @@ def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
         pending, total = 0.0, 0.0
         for stretch, used in zip(job.stretches, uses[number], strict=True):
             limit, tightest = _limit(stretch, used, resources)
+            total += stretch.latency + stretch.size / limit
+            if crowd:
+                limit, tightest = _reserved(stretch, used, resources, crowd)
             sending = stretch.size / limit
-            total += stretch.latency + sending
             kept = [use for use in used if shared[use[0]]]
             if kept:
                 own.append(_Wait(pending + stretch.latency, stretch.size, limit, tightest, kept))
@@ -91,7 +97,8 @@ def lay(jobs: Sequence[Job], resources: Resources) -> Laid:
     for number in crowds:
         waits.append([_others(jobs[number].stretches[0], turns[number], shared)])
     need = [*(len(job.sims) for job in jobs), *(0 for _ in crowds)]
-    columns = {**_columns(need, waits, resources), **_turn_columns(len(jobs), turns, crowds)}
+    traffic = [*(streams.traffic(job.axis) for job in jobs), *(0 for _ in crowds)]
+    columns = {**_columns(need, traffic, waits, resources), **_turn_columns(len(jobs), turns, crowds)}
     return Laid(columns, means, alone, private, turns)
 
 
@@ -130,6 +137,42 @@ def _limit(stretch: Stretch, uses: Sequence[Use], resources: Resources) -> tuple
     return min([(stretch.limit, -1), *rates])
 
 
+def _reserved(stretch: Stretch, uses: Sequence[Use], resources: Resources, crowd: Sequence[float]) -> tuple[float, int]:
+    """Rate of a stretch, and the resource that sets it, while all streams that ever use its resources send.
+
+    No other resource is left out here, even if another one limits fair shares first: so no port or uplink that gets
+    slower can make this rate higher. Progressive filling never gives a flow less, since nobody in front of it has more.
+    """
+    return min([(stretch.limit, -1), *((resources.found[r].capacity / crowd[r], r) for r, _ in uses)])
+
+
+def _crowd(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resources: Resources) -> list[float]:
+    """Load of each resource, for a byte a member, when every stream of every class sends what loads it most.
+
+    A stream of a class runs one job at a time. Uplinks are loaded class by class, or by a group's ring as a whole.
+    """
+    most: list[dict[tuple[object, ...], float]] = [{} for _ in resources.found]
+    for job, stretches in zip(jobs, uses, strict=True):
+        for stretch, used in zip(job.stretches, stretches, strict=True):
+            now: dict[tuple[int, tuple[object, ...]], float] = {}
+            loads = [
+                (r, _whose(job, resources.found[r].owner), load) for r, load in used if resources.found[r].kind == PORT
+            ]
+            for lane, (k, row), factor in stretch.rows:
+                owner = _whose(job, row)
+                loads += [(r, owner, load) for r, load in resources.uplink_uses([(lane, (k, row), factor)])]
+            for r, owner, load in loads:
+                now[r, owner] = now.get((r, owner), 0.0) + load
+            for (r, owner), load in now.items():
+                most[r][owner] = max(most[r].get(owner, 0.0), load)
+    return [sum(own.values()) for own in most]
+
+
+def _whose(job: Job, sim: int) -> tuple[object, ...]:
+    """The stream that loads a port or uplink: of a member's class, or of all that take part."""
+    return ("class", sim, job.stream) if job.call is not None and sim in job.sims else ("job", job.sims, job.stream)
+
+
 def _shared(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resources: Resources) -> list[bool]:
     """Whether each resource can be a bottleneck that different streams use at the same time."""
     streams: list[set[tuple[object, ...]]] = [set() for _ in resources.found]
@@ -142,13 +185,16 @@ def _shared(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resour
     return [resource.sharing and len(own) > 1 for resource, own in zip(resources.found, streams, strict=True)]
 
 
-def _columns(need: Sequence[int], waits: Sequence[Sequence[_Wait]], resources: Resources) -> dict[str, NDArray[Any]]:
+def _columns(
+    need: Sequence[int], traffic: Sequence[int], waits: Sequence[Sequence[_Wait]], resources: Resources
+) -> dict[str, NDArray[Any]]:
     stretches = [len(own) for own in waits]
     every = [wait for own in waits for wait in own]
     return {
         "first": pointers(stretches)[:-1],
         "stretches": np.array(stretches, np.int64),
         "need": np.array(need, np.int64),
+        "traffic": np.array(traffic, np.int64),
         "member_ptr": pointers(need),
         "latency": np.array([wait.latency for wait in every], np.float64),
         "size": np.array([wait.size for wait in every], np.float64),

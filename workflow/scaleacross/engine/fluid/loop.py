@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .agenda import next_waiting, schedule, take, touch, wait
+from .agenda import next_row, schedule, take, touch, wait
 from .flowing import begin_job, next_stretch, settle
 from .jit import entry, kernel
 from .layout import (
@@ -36,6 +36,7 @@ from .layout import (
     JOB,
     KEY,
     KIND,
+    LINE,
     LISTED,
     MEMBERS,
     NEED,
@@ -51,7 +52,6 @@ from .layout import (
     SLOT,
     SPENT,
     START,
-    WAITING,
     WAITS,
 )
 
@@ -180,7 +180,8 @@ def make_ready(m: Any, f: Any, row: int) -> None:
     """A row's dependencies are met: it waits for its slot, or starts where it needs none."""
     slot = m[row + SLOT]
     if slot != 0:
-        wait(m, slot, row)
+        if m[slot + LINE] == 0:
+            wait(m, slot, row)
         touch(m, slot)
         return
     f[row + START] = f[NOW]
@@ -208,14 +209,15 @@ def post(m: Any, f: Any, row: int) -> None:
 
 @kernel
 def start_touched(m: Any, f: Any) -> None:
-    """Free slots start their ready row of the lowest number; what ends at once frees more."""
+    """Free slots start their next row; what ends at once frees more."""
     k = 0
     while k < m[G_TOUCHES]:
         slot = m[m[G_TOUCHED] + k]
         m[slot + LISTED] = 0
         k += 1
-        if m[slot + RUNNING] == 0 and m[slot + WAITING] > 0:
-            start(m, f, slot, next_waiting(m, slot))
+        row = next_row(m, slot) if m[slot + RUNNING] == 0 else 0
+        if row != 0:
+            start(m, f, slot, row)
     m[G_TOUCHES] = 0
 
 

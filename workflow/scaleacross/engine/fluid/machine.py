@@ -70,8 +70,11 @@ def counts(tables: Tables) -> dict[str, int]:
     }
 
 
-def make_machine(tables: Tables, waits: Int64) -> Machine:
-    """A machine at time 0 whose rows without dependencies are ready."""
+def make_machine(tables: Tables, waits: Int64, in_line: bool) -> Machine:
+    """A machine at time 0 whose rows without dependencies are ready.
+
+    ``in_line``: slots start their rows in the order of their numbers, not as they become ready.
+    """
     number = counts(tables)
     lists = {
         "heap": number["slot"] + number["job"],
@@ -95,7 +98,7 @@ def make_machine(tables: Tables, waits: Int64) -> Machine:
     machine = Machine(np.zeros(end, np.int64), np.zeros(end, np.float64), at, tables)
     _globals(machine, number)
     _rows(machine, waits)
-    _slots(machine)
+    _slots(machine, in_line)
     _jobs(machine)
     _flows(machine)
     _ready(machine, waits)
@@ -150,10 +153,15 @@ def _rows(machine: Machine, waits: Int64) -> None:
     machine.m[at["children"] : at["children"] + len(tables.child)] = _addresses(machine, "row", tables.child)
 
 
-def _slots(machine: Machine) -> None:
+def _slots(machine: Machine, in_line: bool) -> None:
     tables, at = machine.tables, machine.at
     _set(machine, "slot", L.POSITION, -1)
     _set(machine, "slot", L.READY, at["ready"] + tables.ready_ptr[:-1])
+    if in_line:
+        _set(machine, "slot", L.LINE, at["ready"] + tables.ready_ptr[:-1])
+        _set(machine, "slot", L.LINE_END, at["ready"] + tables.ready_ptr[1:])
+        rows = np.argsort(tables.slot, kind="stable")[np.count_nonzero(tables.slot < 0) :]
+        machine.m[at["ready"] : at["ready"] + len(rows)] = _addresses(machine, "row", rows)
     _set(machine, "sim", L.ROWS_LEFT, np.bincount(tables.sim))
     _set(machine, "sim", L.FINISH, -1.0, real=True)
     _set(machine, "channel", L.SENDS, at["sends"] + tables.send_ptr[:-1])
@@ -166,6 +174,7 @@ def _jobs(machine: Machine) -> None:
     _set(machine, "job", L.FIRST, _addresses(machine, "stretch", tables.first))
     _set(machine, "job", L.LAST, _addresses(machine, "stretch", tables.first + tables.stretches))
     _set(machine, "job", L.NEED, tables.need)
+    _set(machine, "job", L.CLASS, tables.traffic)
     _set(machine, "job", L.MEMBERS, machine.at["members"] + tables.member_ptr[:-1])
     _set(machine, "job", L.FORMER, _addresses(machine, "job", tables.former))
     _set(machine, "job", L.LATTER, _addresses(machine, "job", tables.latter))

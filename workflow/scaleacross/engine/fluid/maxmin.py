@@ -2,7 +2,8 @@
 
 All flows of a component grow together. When a resource is full, or a flow reaches its limit, the flows concerned keep
 their rate and the others grow on. A flow that loads a resource ``w`` times its rate (the members of a class below one
-uplink, say) takes ``w`` shares of it.
+uplink, say) takes ``w`` shares of it. Traffic classes are served one after the other: each shares what those before
+it leave.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from .jit import kernel
 from .layout import (
     CAPACITY,
+    CLASS,
     FIXED,
     G_FLOWS,
     G_MARK,
@@ -41,6 +43,9 @@ from .layout import (
 
 TIE = 1.0 + 1e-12  # resources that fill up together
 TRACE = 1e-9  # share of a resource that turns leave to the others in any case
+NOTHING = 1e-12  # share of a capacity that rounding may leave when it is full
+UNSERVED, GROWS, SERVED = 0, 1, 2
+NO_CLASS = 1 << 30
 
 
 @kernel
@@ -74,9 +79,45 @@ def gather(m: Any, job: int, flows: int) -> int:
 def fill(m: Any, f: Any, flows: int) -> None:
     """NEXT_RATE and NEXT_BOTTLENECK of the first ``flows`` jobs of the component."""
     pool = _open(m, f, flows)
-    left = flows
+    unserved = flows
     if m[G_TURNS] == 1:
-        left -= _fix_turns(m, f, flows)
+        unserved -= _fix_turns(m, f, flows)
+    while unserved > 0:
+        admitted = _admit_class(m, f, flows, pool)
+        _fill_class(m, f, flows, pool, admitted)
+        unserved -= admitted
+
+
+@kernel
+def _admit_class(m: Any, f: Any, flows: int, pool: int) -> int:
+    """Let the flows of the first class without rates share what is left. Returns how many they are."""
+    first = NO_CLASS
+    for k in range(flows):
+        job = m[m[G_FLOWS] + k]
+        if m[job + FIXED] == UNSERVED:
+            first = min(first, m[job + CLASS])
+    for k in range(pool):
+        resource = m[m[G_POOL] + k]
+        if f[resource + LEFT] < NOTHING * f[resource + CAPACITY]:
+            f[resource + LEFT] = 0.0
+        f[resource + WEIGHT] = 0.0
+        m[resource + OPEN] = 0
+    admitted = 0
+    for k in range(flows):
+        job = m[m[G_FLOWS] + k]
+        if m[job + FIXED] == UNSERVED and m[job + CLASS] == first:
+            m[job + FIXED] = GROWS
+            admitted += 1
+            stretch = m[job + STRETCH]
+            for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
+                f[m[use + RESOURCE] + WEIGHT] += f[use + LOAD]
+                m[m[use + RESOURCE] + OPEN] += 1
+    return admitted
+
+
+@kernel
+def _fill_class(m: Any, f: Any, flows: int, pool: int, left: int) -> None:
+    """Progressive filling among the ``left`` flows that were admitted."""
     while left > 0:
         level = _tightest_flow(m, f, flows)
         full = 0
@@ -102,7 +143,7 @@ def _open(m: Any, f: Any, flows: int) -> int:
     pool = 0
     for k in range(flows):
         job = m[m[G_FLOWS] + k]
-        m[job + FIXED] = 0
+        m[job + FIXED] = UNSERVED
         stretch = m[job + STRETCH]
         for use in range(m[stretch + USES], m[stretch + USES_END], USE_SIZE):
             resource = m[use + RESOURCE]
@@ -113,10 +154,6 @@ def _open(m: Any, f: Any, flows: int) -> int:
                 m[m[G_POOL] + pool] = resource
                 pool += 1
                 f[resource + LEFT] = f[resource + CAPACITY]
-                f[resource + WEIGHT] = 0.0
-                m[resource + OPEN] = 0
-            f[resource + WEIGHT] += f[use + LOAD]
-            m[resource + OPEN] += 1
     return pool
 
 
@@ -125,7 +162,7 @@ def _tightest_flow(m: Any, f: Any, flows: int) -> float:
     level = 1e300
     for k in range(flows):
         job = m[m[G_FLOWS] + k]
-        if m[job + FIXED] == 0:
+        if m[job + FIXED] == GROWS:
             level = min(level, f[m[job + STRETCH] + LIMIT])
     return level
 
@@ -152,7 +189,7 @@ def _fix_limited(m: Any, f: Any, flows: int, level: float) -> int:
     for k in range(flows):
         job = m[m[G_FLOWS] + k]
         stretch = m[job + STRETCH]
-        if m[job + FIXED] == 0 and f[stretch + LIMIT] <= level * TIE:
+        if m[job + FIXED] == GROWS and f[stretch + LIMIT] <= level * TIE:
             _fix(m, f, job, f[stretch + LIMIT], m[stretch + TIGHTEST])
             fixed += 1
     return fixed
@@ -164,7 +201,7 @@ def _fix_users(m: Any, f: Any, resource: int, level: float) -> int:
     use = m[resource + HEAD]
     while use != 0:
         job = m[use + OWNER]
-        if m[job + FIXED] == 0:
+        if m[job + FIXED] == GROWS:
             _fix(m, f, job, level, resource)
             fixed += 1
         use = m[use + NEXT]
@@ -173,7 +210,7 @@ def _fix_users(m: Any, f: Any, resource: int, level: float) -> int:
 
 @kernel
 def _fix(m: Any, f: Any, job: int, rate: float, bottleneck: int) -> None:
-    m[job + FIXED] = 1
+    m[job + FIXED] = SERVED
     m[job + NEXT_BOTTLENECK] = bottleneck
     f[job + NEXT_RATE] = rate
     stretch = m[job + STRETCH]

@@ -36,7 +36,7 @@ class Asked:
 
     Attributes:
         rows: that ask for them. which: for each row an index into ``keys``.
-        keys: (call, axis) of collectives, (peer, bytes, slot) of messages.
+        keys: (call, axis) of collectives, (peer, bytes, slot, axis) of messages.
     """
 
     rows: Int64
@@ -156,7 +156,8 @@ def _asked(program: Program, kind: Int64, slot: Int64, npus: int) -> list[Asked]
         if len(wrong):
             clash = f"node {trace.ids[at[wrong[0]]]} sends to rank {trace.comm_dst[at[wrong[0]]]}; there are {npus}"
             raise InvalidInput("E-TRACE-PEER", clash, "use ranks of the network")
-        result.append(Asked(rows, *different(trace.comm_dst[at], trace.comm_size[at], slot[rows]), True))
+        keys = different(trace.comm_dst[at], trace.comm_size[at], slot[rows], comm_axis(program)[rows])
+        result.append(Asked(rows, *keys, True))
     return result
 
 

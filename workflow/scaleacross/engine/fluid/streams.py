@@ -1,14 +1,21 @@
-"""Streams: which operators of a rank wait for each other's end, by the label in their names.
+"""Streams and traffic classes, as ``x-scaleacross`` in ``system.json`` says.
 
-``x-scaleacross: {comm-streams: per-axis}`` in ``system.json`` (the default): each of tp, cp, ep, pp, dp and other has a
-stream for its collectives, as NCCL has a stream for each communicator; sends have one for each peer, since NCCL orders
-messages only between the same two ranks. ``comm-streams: 1`` is ASTRA-sim's single communication slot. Receives need
-none.
+*Streams*: which operators of a rank wait for each other's end, by the label in their names. ``comm-streams: per-axis``
+(the default): each of tp, cp, ep, pp, dp and other has a stream for its collectives, as NCCL has a stream for each
+communicator; sends have one for each peer, since NCCL orders messages only between the same two ranks. Operators of a
+stream run in the order of the trace, in which a framework launches them. ``comm-streams: 1`` is ASTRA-sim's single
+communication slot, which takes whatever is ready. Receives need none.
+
+*Traffic classes*. ``qos: fair`` (the default): all flows share alike. ``by-axis``: strict priority, pipeline messages
+before the collectives of layers (tp, cp, ep) before data parallelism and the rest. NCCLX gives pipeline, data-parallel
+and other groups classes of their own (arXiv 2510.20171); how switches serve them it does not say. ``reserved``: nobody
+uses what others leave idle, every stream has the share of each port and uplink that it would get if all sent at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,24 +27,41 @@ from ..program import AXIS_NAMES, Program
 
 Int64 = NDArray[np.int64]
 PER_AXIS, SINGLE = "per-axis", 1
+FAIR, BY_AXIS, RESERVED = QOS = ("fair", "by-axis", "reserved")
+CLASSES = {"pp": 0, "tp": 1, "cp": 1, "ep": 1, "dp": 2, "other": 2}
 OTHER = AXIS_NAMES.index("other")
 COMPUTE_SLOT, CPU_SLOT, NO_SLOT = 0, 1, -1
 
 
-def single_stream(extension: Mapping[str, Any]) -> bool:
-    """Whether ``x-scaleacross`` of ``system.json`` asks for one communication slot.
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """``single``: one communication slot a rank. ``qos``: how flows share, one of QOS."""
+
+    single: bool = False
+    qos: str = FAIR
+
+    def traffic(self, axis: int) -> int:
+        """Traffic class of an axis (index into AXIS_NAMES): lower ones are served first."""
+        return CLASSES[AXIS_NAMES[axis]] if self.qos == BY_AXIS else 0
+
+
+def read_streams(extension: Mapping[str, Any]) -> Streams:
+    """What ``x-scaleacross`` of ``system.json`` asks for.
 
     Raises:
         InvalidInput: E-SYSTEM-EXT for another key or value.
     """
+    known = ("comm-streams", "qos")
     for key in extension:
-        if key != "comm-streams":
+        if key not in known:
             clash = f"system.json: x-scaleacross has an unknown key {key!r}"
-            raise InvalidInput("E-SYSTEM-EXT", clash, did_you_mean(str(key), ["comm-streams"]))
-    value = extension.get("comm-streams", PER_AXIS)
+            raise InvalidInput("E-SYSTEM-EXT", clash, did_you_mean(str(key), known))
+    value, qos = extension.get("comm-streams", PER_AXIS), extension.get("qos", FAIR)
     if value != PER_AXIS and (value != SINGLE or isinstance(value, bool)):
         raise InvalidInput("E-SYSTEM-EXT", f"system.json: comm-streams is {value!r}", "write per-axis or 1")
-    return bool(value != PER_AXIS)
+    if qos not in QOS:
+        raise InvalidInput("E-SYSTEM-EXT", f"system.json: qos is {qos!r}", f"write one of {', '.join(QOS)}")
+    return Streams(value != PER_AXIS, str(qos))
 
 
 def comm_axis(program: Program) -> Int64:
