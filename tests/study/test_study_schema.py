@@ -33,6 +33,13 @@ def problems(folder: Path, **changes: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("model", ["unaware", "aware"])
+def test_traffic_classes_need_the_model_that_has_them(model: str, tmp_path: Path) -> None:
+    changes = {"network_model": model, "dimensions": {**GOOD["dimensions"], "qos": ["fair", "by-axis"]}}
+    assert f"network model '{model}' has no traffic classes" in problems(tmp_path, **changes)
+    load_study(write(tmp_path, {**GOOD, "fixed": {"tp": 8, "qos": "by-axis"}, "network_model": "scaleacross"}))
+
+
 def test_a_good_study(tmp_path: Path) -> None:
     study = load_study(write(tmp_path, GOOD))
     assert list(study.swept) == ["oversubscription", "tp", "pp", "schedule"]

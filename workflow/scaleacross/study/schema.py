@@ -143,6 +143,8 @@ class Study(_Section):
     def _simulator_problems(self) -> Iterator[str]:
         if self.simulator == "astra-sim" and self.network_model == "scaleacross":
             yield "network_model: 'scaleacross' is not one of ASTRA-sim's (simulator: astra-sim); use unaware or aware"
+        if self.network_model != "scaleacross" and self.swept.get("qos", ["fair"]) != ["fair"]:
+            yield f"qos: network model {self.network_model!r} has no traffic classes; use scaleacross, or leave qos out"
 
     def _clashes(self) -> Iterator[str]:
         seen: dict[str, str] = {}
