@@ -55,9 +55,13 @@ def planned(case: Setting, values: dict[str, Any]) -> Plan:
     return make_plan(case, parallelism_of(values, case.cluster.gpus))
 
 
-def simulated(folder: Path, case: Setting, plan: Plan, model: str, every: bool = False) -> Any:
-    """The outcome; ``every``: of every rank's trace."""
+def simulated(
+    folder: Path, case: Setting, plan: Plan, model: str, every: bool = False, sites: tuple[int, ...] = ()
+) -> Any:
+    """The outcome; ``every``: of every rank's trace; ``sites``: units of each, written into the network file."""
     files = render_config(plan.placement.dims, case.cluster, case.accelerator, {}, groups=plan.groups)
+    if sites:
+        files["network.yml"] = files["network.yml"].replace("  dims:", f"  sites: {list(sites)}\n  dims:", 1)
     write_config(folder / "config", files)
     write_traces(folder / "traces", plan.content)
     where = folder / "traces"
@@ -126,7 +130,7 @@ def test_layers_are_balanced_by_speed(tmp_path: Path) -> None:
 
 def test_largest_remainders() -> None:
     assert apportion(10, [1, 1, 1, 1]) == (3, 3, 2, 2) and apportion(7, [3, 1]) == (5, 2)
-    assert sum(apportion(126, [2.1, 1, 1, 0.7])) == 126
+    assert sum(apportion(126, [2.1, 1, 1, 0.7])) == 126 and apportion(5, [100, 100, 1]) == (2, 2, 1)
 
 
 def test_memory_names_the_stage_and_the_site(tmp_path: Path) -> None:

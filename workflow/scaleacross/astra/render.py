@@ -80,13 +80,15 @@ def render_config(
             templates' own names), template errors of :func:`scaleacross.cluster.render`, E-TEMPLATE where a rendered
             file doesn't say what was meant.
         Infeasible: E-HALVING, E-COLLECTIVE for a collective that ASTRA-sim cannot be made to run on these dimensions;
-            E-WAN-SHARING where replicas have no pipeline messages to take turns with.
+            E-SITES where other axes than pp lie across sites of different size; E-WAN-SHARING where replicas have no
+            pipeline messages to take turns with.
     """
     clash = sorted(_OWN_NAMES & values.keys())
     if clash:
         raise InvalidInput(
             "E-NAME", f"dimension '{clash[0]}' has a name that the templates use", "rename the dimension"
         )
+    _check_sites(dims, cluster)
     columns = astra_dimensions(dims, cluster)
     settings = read_settings(values)
     if settings.wan_sharing == "temporal":
@@ -120,8 +122,21 @@ def render_config(
     return files
 
 
+def _check_sites(dims: Sequence[DimLike], cluster: Cluster) -> None:
+    """Pipeline stages alone lie across sites of different size: a collective would need as many members on each."""
+    across = sorted({dim.axis for dim in dims if dim.tier == cluster.tiers[-2].name}) if cluster.site_sizes else []
+    if across not in ([], ["pp"]):
+        sizes = ", ".join(f"{site.name} {site.used}" for site in cluster.sites)
+        clash = f"{', '.join(across)} over {cluster.tiers[-2].name}s of sites of different size ({sizes})"
+        fix = "put pp last in order and let it fill that tier, or write unequal_sites: smallest in the cluster"
+        raise Infeasible("E-SITES", clash, fix)
+
+
 def _check_turns(dims: Sequence[DimLike], cluster: Cluster) -> None:
     """Replicas take turns on the outermost tier where the pipeline alone lies across it, and there are several."""
+    if cluster.site_sizes:
+        clash = "wan_sharing temporal with sites of different size"
+        raise Infeasible("E-WAN-SHARING", clash, "make wan_sharing fair, or write unequal_sites: smallest")
     outer = cluster.tiers[-1].name
     across = sorted({dim.axis for dim in dims if dim.tier == outer})
     if across != ["pp"]:

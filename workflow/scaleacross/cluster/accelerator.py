@@ -29,7 +29,8 @@ class Accelerator:
         power: Board power limit, watts; 0 when unknown.
         calibration: Plain mapping, read by ``trace.compute.calibration``.
         source: Where the data-sheet numbers come from.
-        by_site: Where sites have types of their own, each site's; the accelerator itself is then the fastest of them.
+        by_site: Where sites have types of their own, that of each site (where these differ in size: of each unit of
+            each site); the accelerator itself is then the fastest of them.
     """
 
     name: str

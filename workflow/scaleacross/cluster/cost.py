@@ -53,7 +53,8 @@ def hourly_price(cluster: Cluster) -> float | None:
         return cluster.gpus * cluster.price if cluster.price else None
     if not all(site.price for site in cluster.sites):
         return None
-    return sum(site.price for site in cluster.sites) * (cluster.gpus / len(cluster.sites))
+    used = sum(site.used for site in cluster.sites)
+    return sum(site.price * site.used for site in cluster.sites) * (cluster.gpus / used)
 
 
 def missing_prices(cluster: Cluster) -> list[str]:

@@ -2,8 +2,9 @@
 
 A cluster is tiers of equal units, because a plan gives every rank the same share of the work. So
 
-* **unequal sites** are refused unless the file says ``unequal_sites: smallest``: then every site takes part with as
-  many units as the smallest has, and the rest is reported as idle;
+* **unequal sites** are refused unless the file says ``unequal_sites: by-size``: then all units take part, as units of
+  one tier that pipeline stages alone lie across, and the network model knows which of them are on one site; or
+  ``smallest``: then every site takes part with as many units as the smallest has, and the rest is reported as idle;
 * **mixed accelerators** are refused unless it says ``mixed_accelerators: by-site``: then every rank computes as fast as
   its site's type does and has its memory; or ``slowest``: then all ranks are given the time and memory of the slowest
   type. Simulators have one roofline for all ranks, so that by site one type has to be the fastest in everything, and
@@ -157,16 +158,16 @@ def read_sites(
         raise InvalidInput("E-SITES", clash, "list every unit once, under a name of its own")
     sizes = [site.size or size for site in files]
     least = min(sizes)
-    if len(set(sizes)) > 1 and unequal != "smallest":
+    if len(set(sizes)) > 1 and unequal is None:
         listed = ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))
-        clash = f"{where}: sites of different size ({listed} units) are not modelled: every rank has the same share"
-        fix = f"write unequal_sites: smallest to use {least} units of each and leave the rest idle"
+        clash = f"{where}: sites have different sizes ({listed} units), and the file doesn't say how a plan uses them"
+        fix = f"write unequal_sites: by-size, or unequal_sites: smallest to use {least} units of each"
         raise InvalidInput("E-SITES", clash, fix)
     return tuple(
         Site(
             file.name,
             own,
-            least,
+            own if unequal == "by-size" else least,
             file.accelerator or accelerator,
             price if file.price is None else file.price,
             file.power or 0.0,
@@ -224,7 +225,12 @@ def accelerator_of(cluster: ClusterLike, folder: Path | str) -> Accelerator:
 def _by_site(cluster: ClusterLike, loaded: Mapping[str, Accelerator], listed: str) -> Accelerator:
     """The fastest type, with the types of all sites."""
     used = [site.accelerator for site in cluster.sites]
-    sites = tuple(SiteAccelerator(site.name, loaded[site.accelerator]) for site in cluster.sites)
+    units = [site.used if len({site.used for site in cluster.sites}) > 1 else 1 for site in cluster.sites]
+    sites = tuple(
+        SiteAccelerator(site.name, loaded[site.accelerator])
+        for site, count in zip(cluster.sites, units, strict=True)
+        for _ in range(count)
+    )
     for name in used:
         if all(_as_fast(loaded[name], loaded[other]) for other in used):
             return replace(loaded[name], by_site=sites)
@@ -251,7 +257,7 @@ def _no_faster(one: Accelerator, other: Accelerator) -> bool:
 
 def _check_power(cluster: ClusterLike, accelerators: Mapping[str, Accelerator]) -> None:
     for site in cluster.sites:
-        gpus = cluster.gpus // len(cluster.sites)
+        gpus = cluster.gpus * site.used // sum(other.used for other in cluster.sites)
         need = gpus * accelerators[site.accelerator].power * cluster.pue
         if site.power and need > site.power:
             clash = (

@@ -108,8 +108,14 @@ class Cluster:
     @property
     def idle_gpus(self) -> int:
         """GPUs of larger sites that no plan uses."""
-        below = self.gpus // (self.tiers[-1].size * self.tiers[-2].size) if len(self.tiers) > 1 else 1
+        below = prod(tier.size for tier in self.tiers[:-2])
         return sum((site.size - site.used) * below for site in self.sites)
+
+    @property
+    def site_sizes(self) -> tuple[int, ...]:
+        """Units of each site where they differ in size; the tier below the outermost then holds them all, in order."""
+        sizes = tuple(site.used for site in self.sites)
+        return sizes if len(set(sizes)) > 1 else ()
 
     @property
     def gpus(self) -> int:
@@ -193,7 +199,12 @@ def _parse(text: str, where: str) -> Cluster:
         pue=file.pue,
         energy_price=file.energy_price,
     )
-    if sites and sites[0].used != below:
+    if any(site.used != sites[0].used for site in sites):
+        if len(tiers) < 3:
+            clash = f"{where}: sites of different size are units of two tiers, and no tier is left for their GPUs"
+            raise InvalidInput("E-SITES", clash, "add a tier, or write unequal_sites: smallest")
+        cluster = cluster.scaled({tiers[-2].name: sum(site.used for site in sites), tiers[-1].name: 1})
+    elif sites and sites[0].used != below:
         cluster = cluster.scaled({tiers[-2].name: sites[0].used})
     if cluster.idle_gpus:
         text = f"{ASSUMPTION} sites are unequal, so that each takes part with what the smallest has"
@@ -306,7 +317,7 @@ class _ClusterFile(_Strict):
     accelerator: str
     source: Source = Field(default_factory=dict)
     sites: list[SiteFile] = Field(default_factory=list)
-    unequal_sites: Literal["smallest"] | None = None
+    unequal_sites: Literal["smallest", "by-size"] | None = None
     mixed_accelerators: Literal["refuse", "slowest", "by-site"] = "refuse"
     price: Price | None = None
     pue: Annotated[Number, Field(ge=1, le=3)] = 1.0

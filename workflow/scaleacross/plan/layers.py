@@ -66,12 +66,19 @@ def _given_layout(layers: int, parallelism: Parallelism, layout: tuple[int, ...]
 
 
 def apportion(layers: int, speeds: Sequence[float]) -> tuple[int, ...]:
-    """Whole numbers in proportion to ``speeds`` that add up to ``layers``: largest remainder, earlier ones first."""
+    """Whole numbers in proportion to ``speeds`` that add up to ``layers``: largest remainder, earlier ones first.
+
+    None is 0 where there are enough: the one that would be busiest for its speed gives one up.
+    """
     quotas = [layers * speed / sum(speeds) for speed in speeds]
     counts = [int(quota) for quota in quotas]
     order = sorted(range(len(quotas)), key=lambda k: (counts[k] - quotas[k], k))
     for k in order[: layers - sum(counts)]:
         counts[k] += 1
+    while layers >= len(counts) and 0 in counts:
+        busiest = max(range(len(counts)), key=lambda k: counts[k] / speeds[k] if counts[k] > 1 else 0.0)
+        counts[busiest] -= 1
+        counts[counts.index(0)] += 1
     return tuple(counts)
 
 

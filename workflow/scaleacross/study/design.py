@@ -19,7 +19,7 @@ from ..progress import Progress
 from ..schedule import parameters
 from ..trace.fuse import check_fused
 from .expressions import Expression, parse_expression
-from .idle import check_idle, check_turns
+from .idle import check_idle, check_turns, check_unequal
 from .outcomes import RATE_COLUMNS, check_outcomes, check_prices, rate_columns
 from .plans import (
     PARALLELISM_KEYS,
@@ -126,6 +126,7 @@ class Designer:
             check_prices(self.study, cluster)
             training = {**self.study.training.model_dump(), **{k: v for k, v in values.items() if k in TRAINING_KEYS}}
             accelerator = accelerator_of(cluster, self.accelerators)
+            check_unequal(self.study, cluster)
             if accelerator.by_site and self.study.search == "certified":
                 clash = f"search certified with the mixed accelerators of {cluster.name}: its bounds know one type"
                 raise InvalidInput("E-MIXED", clash, "use search: exhaustive, or mixed_accelerators: slowest")

@@ -56,6 +56,22 @@ def check_turns(study: Study) -> None:
             raise InvalidInput("E-WAN-SHARING", clash, f"make {key} {wanted}, or wan_sharing fair")
 
 
+def check_unequal(study: Study, cluster: Cluster) -> None:
+    """Refuse sites of different size where nothing that simulates or bounds the points knows them.
+
+    Raises:
+        InvalidInput: E-SITES.
+    """
+    needed = {"simulator": "embedded", "network_model": "scaleacross", "search": "exhaustive"}
+    for key, wanted in needed.items() if cluster.site_sizes else ():
+        given = getattr(study, key)
+        if given != wanted:
+            clash = f"{key} {given} cannot tell which stages of {cluster.name} are on one site (unequal_sites: by-size)"
+            raise InvalidInput(
+                "E-SITES", clash, f"make {key} {wanted}, or write unequal_sites: smallest in the cluster"
+            )
+
+
 def _matters(file: Path, name: str, values: Mapping[str, Any]) -> bool:
     """Whether the cluster is another without the key, or with another value of its kind."""
     value = values[name]

@@ -141,6 +141,9 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
         )
         parallelism = parallelism.with_values(layout=layout)
     if is_made_for_times(parallelism):
+        if setting.cluster.site_sizes:
+            clash = f"schedule {parallelism.schedule} is made for delays between like sites; these differ in size"
+            raise Infeasible("E-SITES", clash, "choose another schedule, or unequal_sites: smallest")
         if setting.accelerator.by_site:
             clash = f"schedule {parallelism.schedule} is made for the times of one accelerator; sites have several"
             raise Infeasible("E-MIXED", clash, "choose another schedule, or mixed_accelerators: slowest")

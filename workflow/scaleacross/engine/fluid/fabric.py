@@ -28,7 +28,7 @@ GIB_PER_NS = (1 << 30) / 1e9  # network.yml's GiB/s in bytes per nanosecond
 HOPS = {"Switch": 2, "FullyConnected": 1, "Ring": 1}  # hops that ASTRA-sim charges between neighbours of a dimension
 TIER_KEYS = ("name", "size", "bandwidth", "one-way", "oversubscription", "topology")
 DIM_KEYS = ("tier", "axis", "share", "port", "one-way")
-EXTENSION_KEYS = ("cluster", "dims", "tiers", "wan-sharing")
+EXTENSION_KEYS = ("cluster", "dims", "tiers", "wan-sharing", "sites")
 FAIR, TEMPORAL = "fair", "temporal"
 ROUNDING = 1e-4  # relative; the files print six digits
 
@@ -68,6 +68,8 @@ class Fabric:
         tiered: they nest as tiers, with a NIC shared above the innermost.
         turns: data-parallel replicas take turns on the uplinks of the outermost tier (:mod:`.turns`).
         replica_dims, stage_dims: dimensions of the axes dp and pp, as far as the file says.
+        sites: where the units of the outermost tier differ in size, how many units of the tier below each has. The
+            dimensions of both are then those of the tier below, and only messages cross them.
     """
 
     levels: tuple[Level, ...]
@@ -76,6 +78,7 @@ class Fabric:
     turns: bool = False
     replica_dims: tuple[int, ...] = ()
     stage_dims: tuple[int, ...] = ()
+    sites: tuple[int, ...] = ()
 
     @property
     def npus(self) -> int:
@@ -107,6 +110,25 @@ class Fabric:
         pairs = zip(self.strides, self.shape, strict=True)
         return tuple((peer // s - rank // s) % n for s, n in pairs)
 
+    def units_of(self, k: int) -> int:
+        """Units of the level below level ``k``."""
+        return len(self.sites) if self.sites and k == len(self.levels) - 1 else self.npus // self.levels[k].unit
+
+    def unit_of(self, k: int, ranks: Any) -> Int64:
+        """The unit of the level below level ``k`` that each rank is in."""
+        ranks = np.asarray(ranks, np.int64)
+        if self.sites and k == len(self.levels) - 1:
+            ends = np.cumsum(self.sites)
+            return np.searchsorted(ends, ranks // self.levels[k - 1].unit, side="right").astype(np.int64)
+        return ranks // self.levels[k].unit
+
+    def uplink(self, k: int, unit: int) -> float:
+        """Bytes per ns of the uplink of a unit of the level below level ``k``."""
+        level = self.levels[k]
+        if self.sites and k == len(self.levels) - 1:
+            return self.sites[unit] * self.levels[k - 1].unit * level.port / level.oversubscription
+        return level.uplink
+
     @cached_property
     def replicas(self) -> int:
         """Data-parallel replicas."""
@@ -137,9 +159,9 @@ class Fabric:
         """Highest level in which ranks and peers differ, -1 where they are equal (numpy broadcasting)."""
         ranks, peers = np.asarray(ranks, np.int64), np.asarray(peers, np.int64)
         found = np.full(np.broadcast(ranks, peers).shape, -1, np.int64)
-        for k, level in enumerate(self.levels):
+        for k in range(len(self.levels)):
             if self.tiered:
-                found = np.where(ranks // level.unit != peers // level.unit, k, found)
+                found = np.where(self.unit_of(k, ranks) != self.unit_of(k, peers), k, found)
             else:
                 stride, size = self.strides[k], self.shape[k]
                 found = np.where(ranks // stride % size != peers // stride % size, k, found)
@@ -175,10 +197,27 @@ def build_fabric(network: NetworkFile) -> Fabric:
             _check_dimension(network, d, level)
     axes = [dim.get("axis") for dim in dims]
     replicas, stages = (tuple(d for d, axis in enumerate(axes) if axis == name) for name in ("dp", "pp"))
-    fabric = Fabric(levels, network.npus_count, True, _takes_turns(extension), replicas, stages)
+    sites = _sites(extension, levels)
+    fabric = Fabric(levels, network.npus_count, True, _takes_turns(extension), replicas, stages, sites)
     if fabric.turns:
         _check_turns(fabric)
     return fabric
+
+
+def _sites(extension: Mapping[str, Any], levels: Sequence[Level]) -> tuple[int, ...]:
+    """Units of each site where they differ.
+
+    Raises:
+        InvalidInput: E-NETWORK-EXT where they don't add up to the tier below the outermost.
+    """
+    sites = extension.get("sites", [])
+    whole = isinstance(sites, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sites)
+    if not whole or (sites and (len(levels) < 3 or levels[-1].dims or sum(sites) != levels[-2].size)):
+        fix = "list the units of each site; they add up to the size of the tier below the outermost, which has size 1"
+        raise _error(f"sites is {sites!r}", fix)
+    if sites and any(level.topology != "Switch" for level in levels[-2:]):
+        raise _error("sites of different size need Switch tiers", "make the two outermost tiers Switch")
+    return tuple(sites)
 
 
 def _takes_turns(extension: Mapping[str, Any]) -> bool:

@@ -207,6 +207,9 @@ class JobTable:
         if self.fabric.sites and any(k >= len(self.fabric.levels) - 2 for _, (k, _), _ in rows):
             clash = f"sites of different size, and a collective crosses {self.fabric.levels[-2].name}"
             raise InvalidInput("E-SITES", clash, "let messages of pipeline stages alone cross it")
+        if self.fabric.sites and any(k >= len(self.fabric.levels) - 2 for _, (k, _), _ in rows):
+            clash = f"sites of different size, and a collective crosses {self.fabric.levels[-2].name}"
+            raise InvalidInput("E-SITES", clash, "let messages of pipeline stages alone cross it")
         if self.fabric.turns and any(k == len(self.fabric.levels) - 1 for _, (k, _), _ in rows):
             clash = f"wan-sharing temporal: a collective crosses {self.fabric.levels[-1].name}; it cannot take turns"
             raise InvalidInput("E-WAN-SHARING", clash, "use fair sharing, or put the pipeline alone across that tier")

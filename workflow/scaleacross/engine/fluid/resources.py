@@ -136,9 +136,8 @@ class Resources:
     def _counts(self, k: int) -> Float64:
         """Members of each class in each unit of the level below, float64[classes, units]."""
         if k not in self._class_rows:
-            unit = self.fabric.levels[k].unit
-            units = self.fabric.npus // unit
-            cells = self.sim_of * units + np.arange(self.fabric.npus) // unit
+            units = self.fabric.units_of(k)
+            cells = self.sim_of * units + self.fabric.unit_of(k, np.arange(self.fabric.npus))
             counts = np.bincount(cells, minlength=len(self.sizes) * units).reshape(len(self.sizes), units)
             self._class_rows[k] = counts.astype(np.float64)
         return self._class_rows[k]
@@ -151,6 +150,8 @@ class Resources:
             mixed = random[: len(counts)].view(np.uint64) @ counts.astype(np.uint64)
             for factor, row in zip(random[len(counts) :].view(np.uint64), self._rows.get(k, ()), strict=True):
                 mixed += np.ascontiguousarray(row).view(np.uint64) * factor
+            capacity = np.array([self.fabric.uplink(k, unit) for unit in range(len(mixed))])
+            mixed += np.unique(capacity, return_inverse=True)[1].astype(np.uint64)  # sites of other sizes are others
             _, first, number = np.unique(mixed, return_index=True, return_counts=True)
             self._kind_of[k] = first.astype(np.int64), number.astype(np.int64)
         return self._kind_of[k]
@@ -160,7 +161,7 @@ class Resources:
         if key not in self._uplinks:
             self._uplinks[key] = len(self.found)
             sharing = uplink_shares(self.fabric, k)
-            capacity = self.fabric.levels[k].uplink * links_in(lane)
+            capacity = self.fabric.uplink(k, int(self._kinds(k)[0][kind])) * links_in(lane)
             self.found.append(Resource(UPLINK, k, lane, kind, capacity, count, sharing))
         return self._uplinks[key]
 

@@ -32,7 +32,7 @@ def route(fabric: Fabric, rank: int, peer: int) -> Route:
     """The way from ``rank`` to ``peer``, which differ."""
     steps = fabric.offset(rank, peer)
     differing = [d for d, step in enumerate(steps) if step]
-    top = fabric.level_of[differing[-1]]
+    top = int(fabric.top(rank, peer)) if fabric.sites else fabric.level_of[differing[-1]]
     ends = [top] if fabric.tiered else sorted({fabric.level_of[d] for d in differing})
     out: list[tuple[int, Lane, float]] = []
     into: list[tuple[int, Lane, float]] = []

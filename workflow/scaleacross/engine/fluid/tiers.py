@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,12 +73,16 @@ def tier_uses(
                 cut_bytes_max=_heaviest(found, through, cut),
                 port_busy=_average(found, busy, ports, built.fabric.npus),
                 port_busy_max=max((busy[r] for r in ports), default=0.0),
-                uplink_busy=_average(found, busy, uplinks, built.fabric.npus // level.unit),
+                uplink_busy=_average(found, busy, uplinks, built.fabric.units_of(k)),
                 uplink_busy_max=max((busy[r] for r in uplinks), default=0.0),
                 limited_ns=sum(limits.values()),
                 bottleneck=_longer(limits),
             )
         )
+    if built.fabric.sites:  # no dimension is the outermost tier's: what leaves a site counts for it
+        sent_out = uses[-1].cut_bytes / built.fabric.npus
+        uses[-2] = replace(uses[-2], sent_bytes=uses[-2].sent_bytes - sent_out)
+        uses[-1] = replace(uses[-1], sent_bytes=sent_out)
     return tuple(uses)
 
 
