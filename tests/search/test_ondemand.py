@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from scaleacross.errors import Infeasible, LimitReached
 from scaleacross.search import ondemand
+from scaleacross.search.explain import knobs
 from scaleacross.search.interplay import interplay_rows
-from scaleacross.search.ondemand import OnDemand
+from scaleacross.search.ondemand import OnDemand, turned_back
 from scaleacross.search.select import Rules
 from scaleacross.search.whatif import Bench
 from scaleacross.study.points import enumerate_points
@@ -92,6 +93,21 @@ def test_from_two_known_points_as_from_all(bench: Bench) -> None:
             assert ours.get(f"{name}_gain_pct") == pytest.approx(exact.get(f"{name}_gain_pct"), abs=1e-6)
     assert any(row.get("loss_pct") for row in complete), "nothing is lost anywhere: the study tests nothing"
     assert 0 < bench.simulations - before <= len(rows)
+
+
+def test_knobs_of_an_incomplete_table_cost_what_they_cost_in_a_complete_one(bench: Bench) -> None:
+    rows = table(bench)
+    winner = min(rows, key=lambda row: (row["iteration_time_s"], row["point_id"]))
+    against = next(row for row in rows if all(row[k] == v for k, v in RULES.baselines["production"].items()))
+    known = [winner, against]
+    turned = turned_back(OnDemand(bench, {"oversubscription": "1:4"}, known), winner, against)
+    names = list(STUDY["dimensions"])
+    exact, found = knobs(winner, rows, against, names), knobs(winner, known, against, names, False, turned=turned)
+    compared = [name for name in found if found[name]["alone"]]
+    assert compared
+    for name in compared:
+        assert found[name]["costs_pct"] == pytest.approx(exact[name]["costs_pct"], abs=1e-6)
+        assert exact[name]["alone"] and not found[name]["at_most"]
 
 
 def test_a_subspace_too_large_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,11 @@ def run(args: argparse.Namespace) -> int:
     from ..search.baselines import described, pickers
     from ..search.interplay import COLUMNS as INTERPLAY_COLUMNS
     from ..search.interplay import interplay_rows
-    from ..search.ondemand import interplay_of_search
+    from ..search.ondemand import OnDemand, asked_for, interplay_of_search, turned_back
     from ..search.optimum import optimum
     from ..search.pareto import FIRST, LAST, front_columns, pareto_rows
     from ..search.sailor import PICKER, add_estimates
-    from ..search.select import rules_of, speedups
+    from ..search.select import environments, rules_of, speedups
     from ..study.tables import read_csv, write_csv
     from .columns import numeric_columns, result_columns
 
@@ -51,16 +52,22 @@ def run(args: argparse.Namespace) -> int:
     write_csv(args.speedups, speedups(rows, rules), [*environment, *(column.name for column in SPEEDUPS)])
     design = [name for name in dimensions if name not in environment]
     chosen_freely = list(study["dimensions"])
-    methods = (
-        interplay_rows(rows, rules, chosen_freely)
-        if args.certificate is None
-        else interplay_of_search(content, rows, rules, traces)
-    )
+    bench, turned = None, None
+    if args.certificate is None:
+        methods = interplay_rows(rows, rules, chosen_freely)
+    elif (bench := asked_for(content, traces)) is not None:
+        methods = interplay_of_search(bench, rows, rules)
+        turned = partial(turned_back, OnDemand(bench, next(environments(rules)), rows))
+    else:
+        methods = []
     write_csv(args.interplay, methods, [*environment, *INTERPLAY_COLUMNS])
     fronts, exact = content["pareto"], args.certificate is None
     table = pareto_rows(rows, rules, fronts, design, exact)
     write_csv(args.pareto, table, [*environment, *FIRST, *design, *front_columns(fronts), *LAST])
-    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"], exact, fronts)
+    derived = [name for name in design if name not in study["dimensions"] and name not in study["fixed"]]
+    result = optimum(rows, rules, design, traces, configs, content["gpus_per_node"], exact, fronts, derived, turned)
+    if bench is not None:
+        bench.close()
     if args.thresholds is not None:
         result["environments"][0]["thresholds"] = read_yaml(args.thresholds)
     if args.certificate is not None:

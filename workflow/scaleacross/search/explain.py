@@ -24,18 +24,21 @@ def knobs(
     dimensions: Sequence[str],
     complete: bool = True,
     objective: Objective = ITERATION_TIME,
+    turned: Sequence[Row] = (),
 ) -> dict[str, dict[str, Any]]:
     """What every dimension that varies bought: turned back to the baseline's value, else to the next best one.
 
     Args:
         winner: of the environment. ranked: its ok points. against: the baseline's point, if there is one.
         complete: whether all points were simulated; where a search left some out, another point may cost less.
+        turned: then the ok points that differ from the winner in one dimension, simulated for this.
 
     Returns:
         Dimension -> value, ``instead`` (the other value), ``costs_pct`` (its score over the optimum's, minus 1),
         ``alone`` (True: nothing else changed; False: the other dimensions were chosen anew), ``at_most`` (True: a point
         that was not simulated may cost less).
     """
+    ranked = [*ranked, *turned]
     varied = [name for name in dimensions if len({cell(row.get(name)) for row in ranked}) > 1]
     found = {}
     for name in varied:
@@ -50,7 +53,7 @@ def knobs(
                 "instead": other.get(name),
                 "costs_pct": round(objective.gain_pct(winner, other), _DIGITS),
                 "alone": other in alone,
-                "at_most": not complete and not (back is not None and other in alone),
+                "at_most": not complete and not (other in alone and (back is not None or bool(turned))),
                 "point_id": other["point_id"],
             }
     return dict(sorted(found.items(), key=lambda item: -item[1]["costs_pct"]))

@@ -123,24 +123,41 @@ class OnDemand:
         return self._rows[key]
 
 
-def interplay_of_search(content: Mapping[str, Any], rows: Sequence[Row], rules: Rules, traces: Path) -> list[Row]:
-    """Rows of ``interplay.csv`` of a certified study: every environment, pairs for the headline alone.
+def asked_for(content: Mapping[str, Any], traces: Path) -> Bench | None:
+    """What simulates points of a certified study that its search left out; to be closed.
 
     None unless the objective is time and nothing is required of outcomes: points simulated here have a time alone.
 
     Args:
-        content: ``design/study.json``. rows: of ``results.csv``, simulated points alone. traces: their folder.
+        content: ``design/study.json``. traces: folder of the study's traces.
     """
     study = Study.model_validate(content["study"])
-    if rules.objective is not ITERATION_TIME or study.require:
-        return []
-    bench = Bench(study, traces, float(content["run_settings"]["time_limit_s"]))
+    if study.objective != ITERATION_TIME.name or study.require:
+        return None
+    return Bench(study, traces, float(content["run_settings"]["time_limit_s"]))
+
+
+def interplay_of_search(bench: Bench, rows: Sequence[Row], rules: Rules) -> list[Row]:
+    """Rows of ``interplay.csv`` of a certified study: every environment, pairs for the headline alone.
+
+    Args:
+        rows: of ``results.csv``, simulated points alone.
+    """
+    dimensions = list(bench.designer.study.dimensions)
     try:
-        return interplay_rows(
-            rows, rules, list(study.dimensions), on_demand=lambda environment: OnDemand(bench, environment, rows)
-        )
+        return interplay_rows(rows, rules, dimensions, on_demand=lambda environment: OnDemand(bench, environment, rows))
     except LimitReached as error:
         print(f"no interplay: {error}")
         return []
-    finally:
-        bench.close()
+
+
+def turned_back(space: OnDemand, winner: Row, against: Row | None) -> list[Row]:
+    """Ok points with one knob of the winner turned: to the baseline's value where that differs, else to each other."""
+    here = {name: str(winner[name]) for name in space.swept}
+    found = []
+    for name in space.names:
+        back = None if against is None or against[name] == winner[name] else str(against[name])
+        for value in space.swept[name] if back is None else (back,):
+            row = space.at({**here, name: value}) if value != here[name] else None
+            found += [] if row is None else [row]
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ def optimum(
     gpus_per_node: int = 8,
     complete: bool = True,
     fronts: Sequence[Sequence[str]] = (),
+    derived: Sequence[str] = (),
+    turned: Callable[[Row, Row | None], Sequence[Row]] | None = None,
 ) -> dict[str, Any]:
     """The content of ``optimum.yaml``: an entry an environment, the headline first.
 
@@ -71,7 +73,11 @@ def optimum(
         gpus_per_node: for the launch lines of other frameworks.
         complete: whether the rows are all points of the study (a certified search leaves some out).
         fronts: columns of every Pareto front.
+        derived: dimensions that follow from others (``dp``): told, but no knobs.
+        turned: simulates what a search left out, the winner with one knob turned (:func:`.ondemand.turned_back`); asked
+            for the headline.
     """
+    own = [name for name in dimensions if name not in derived]
     entries = []
     for environment in environments(rules):
         ranked = contenders(rows, rules, environment)
@@ -88,9 +94,9 @@ def optimum(
             against = next(((name, row) for name, row in baselines.items() if row), None)
             if against is not None:
                 entry["why"] = explain(winner, *against, dimensions, rules.objective)
-            entry["knobs"] = knobs(
-                winner, ranked, against[1] if against else None, dimensions, complete, rules.objective
-            )
+            back = against[1] if against else None
+            more = turned(winner, back) if turned is not None and not entries else ()
+            entry["knobs"] = knobs(winner, ranked, back, own, complete, rules.objective, more)
             entry["alternatives"] = alternatives(winner, ranked, rules.objective, fronts, dimensions)
             entry["uses"] = uses(winner)
             frameworks = framework_settings(traces / winner["plan_id"], gpus_per_node)

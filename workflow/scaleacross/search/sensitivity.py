@@ -47,6 +47,8 @@ def thresholds(
     first = best(ranked, rules.objective)
     if first is None:
         return {"note": "no winner"}
+    if study.require:
+        return {"note": "thresholds are not looked for in a study that requires something of outcomes"}
     if rules.objective is not ITERATION_TIME:
         return {"note": f"thresholds are of the iteration time, the study's objective is {rules.objective.name}"}
     dimensions = [name for name in content["dimension_columns"] if name not in rules.environment]
