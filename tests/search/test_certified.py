@@ -13,10 +13,11 @@ from certified_space import VALUES, Inline, drawn, everything, make_project, stu
 from scaleacross.errors import Infeasible
 from scaleacross.schedule import names as schedule_names
 from scaleacross.search.bounds import Bounds
-from scaleacross.search.certified import Certificate, Search, split
+from scaleacross.search.certificate import Certificate
+from scaleacross.search.certified import Search
 from scaleacross.search.pieces import serial_end
 from scaleacross.search.select import TIME, baseline_row, best, contenders, rules_of
-from scaleacross.search.space import Space
+from scaleacross.search.space import Space, split
 from scaleacross.study.design import Designer
 from scaleacross.study.points import enumerate_points
 from scaleacross.study.schema import Study

@@ -106,6 +106,25 @@ def test_failing_points_never_win_and_count_in_the_gap(root: Path, tmp_path: Pat
     assert any(row["result"]["status"] == "timeout" for row in other.rows)
 
 
+class Once(Worker):
+    """The first simulation of every point is lost."""
+
+    def simulate(self, environment: Mapping[str, Any], plan: int, network: int) -> dict[str, Any]:
+        row = super().simulate(environment, plan, network)
+        seen: set[str] = self.__dict__.setdefault("seen", set())
+        if row["point_id"] not in seen:
+            seen.add(row["point_id"])
+            row["result"] = {**row["result"], "status": "timeout", "reason": "E-TIMEOUT: test"}
+        return row
+
+
+def test_a_point_that_was_lost_is_tried_again(root: Path, tmp_path: Path) -> None:
+    once = worker(study(DIMENSIONS), root, tmp_path)
+    once.__class__ = Once
+    (_, told), (_, wanted) = search(once), search(worker(study(DIMENSIONS), root, tmp_path))
+    assert (told.failed, told.gap, told.optimum_s) == (0, 0.0, wanted.optimum_s)
+
+
 def test_without_time_the_gap_is_told(root: Path, tmp_path: Path) -> None:
     made, certificate = search(worker(study(DIMENSIONS), root, tmp_path), seconds=0.0)
     assert certificate.ended == "time limit" and certificate.optimum_s is None and certificate.least_bound_s > 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import heapq
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 from ..progress import Progress
 from ..study.outcomes import requirements
 from ..study.tables import Row, cell
+from .batch import LASTING
 from .certificate import Certificate
 from .goals import Goal, goals_of
 from .objective import OBJECTIVES, TIME
 from .outcomes import with_outcomes
 from .pool import Pool
 from .screen import Screen
-from .space import Space
+from .space import Space, split
 
 CHUNK = 64  # plans a task of the first look
 INFINITE = float("inf")
@@ -101,6 +102,7 @@ class Found:
     taken: list[Node] = field(default_factory=list)
     rows: list[tuple[Node, Row]] = field(default_factory=list)
     pairs: set[tuple[str, str]] = field(default_factory=set)
+    retried: set[Node] = field(default_factory=set)
     least: float = INFINITE
 
 
@@ -314,6 +316,11 @@ class Search:
 
     def _simulated(self, found: Found, future: Future[Any], node: Node) -> None:
         row, certificate = self._row(found, future, node), found.certificate
+        result = row.get("result") or {}
+        if result.get("status") in FAILED and result["status"] not in LASTING and node not in found.retried:
+            found.retried.add(node)  # it may have been the machine: a first compilation, another process
+            heapq.heappush(found.heap, node)
+            return
         found.rows.append((node, row))
         found.fates[node.plan].simulated += 1
         key = (str(row.get("plan_id")), str(row.get("config_id")))
@@ -321,7 +328,6 @@ class Search:
         found.pairs.add(key)
         if self.keep is not None:
             self.keep(row)
-        result = row.get("result") or {}
         if result.get("status") in FAILED:
             certificate.failed += 1
             found.least = min(found.least, node.bound)
@@ -384,14 +390,3 @@ class Search:
                 key=lambda item: item[0],
             ):
                 yield found.environment, plan, fate
-
-
-def split(space: Space, networks: Sequence[int]) -> list[tuple[int, ...]]:
-    """Parts of some networks, by the first dimension in which they differ."""
-    for name in space.network_names:
-        parts: dict[str, list[int]] = {}
-        for number in networks:
-            parts.setdefault(cell(space.networks[number][name]), []).append(number)
-        if len(parts) > 1:
-            return [tuple(part) for part in parts.values()]
-    return [tuple(networks)]

@@ -26,7 +26,7 @@ from ..study.schema import Study
 from ..study.tables import Row
 from ..study.traces import write_traces
 from ..trace.cookbook import Cookbook
-from .batch import SIMULATOR_CODE
+from .batch import LASTING, SIMULATOR_CODE
 from .bounds import Bounds
 from .evaluate import Evaluator, Pair
 from .objective import OBJECTIVES
@@ -163,7 +163,7 @@ class Worker:
             provenance=short_hash(basis, 16),
         )
         key = (made.plan_id, config_id)
-        if key not in self._simulated:
+        if self._simulated.get(key, {}).get("status") not in LASTING:
             self._simulated[key] = self.known.get(pair.provenance) or self.evaluator(pair)
         return {**row, "result": self._simulated[key]}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -14,6 +14,7 @@ from ..schedule import parameters
 from ..study.design import Designer
 from ..study.plans import PARALLELISM_KEYS, TRAINING_KEYS
 from ..study.points import Point, make_id
+from ..study.tables import cell
 
 Values = Mapping[str, Any]
 
@@ -89,6 +90,17 @@ class Space:
         first = {key: values[0] for key, values in self.swept.items()}
         shapes = {_shape(self.designer.setting({**first, name: value}).cluster) for value in self.swept[name]}
         return len(shapes) > 1
+
+
+def split(space: Space, networks: Sequence[int]) -> list[tuple[int, ...]]:
+    """Parts of some networks, by the first dimension in which they differ."""
+    for name in space.network_names:
+        parts: dict[str, list[int]] = {}
+        for number in networks:
+            parts.setdefault(cell(space.networks[number][name]), []).append(number)
+        if len(parts) > 1:
+            return [tuple(part) for part in parts.values()]
+    return [tuple(networks)]
 
 
 def _shape(cluster: Cluster) -> tuple[object, ...]:
