@@ -42,6 +42,7 @@ def machine_of(capacities: Sequence[float], flows: Sequence[Flow]) -> Machine:
         child=np.zeros(0, np.int64),
         time=np.zeros(n),
         ready_ptr=ends,
+        in_line=everyone,
         first=everyone,
         stretches=np.ones(n, np.int64),
         need=np.ones(n, np.int64),

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidInput
-from ..assemble import durations
 from ..program import Program
 from ..settings import Config, Options
 from ..workload import Workload
 from .fabric import Fabric, build_fabric
 from .jobs import Job, JobTable
 from .laying import Laid, lay, pointers
-from .prepared import Prepared, join, prepared
+from .prepared import Prepared, prepared
 from .resources import Resources
 from .streams import read_streams
 from .turns import by_replica
@@ -34,7 +33,7 @@ class Tables(NamedTuple):
     Attributes:
         kind, slot, job, channel, axis, sim, child_ptr, child: int64 a row (slot and channel -1: none).
         time: ns of a timed row.
-        ready_ptr: where the waiting rows of each slot are kept.
+        ready_ptr: where the waiting rows of each slot are kept. in_line: rows that need a slot, slot after slot.
         first, stretches, need, traffic, member_ptr: of each job; members is where rows that have called are kept.
         latency, size, limit, tightest, use_ptr: of each stretch; use_resource, use_load: of each use.
         capacity: bytes per ns of each resource.
@@ -56,6 +55,7 @@ class Tables(NamedTuple):
     child: Int64
     time: Float64
     ready_ptr: Int64
+    in_line: Int64
     first: Int64
     stretches: Int64
     need: Int64
@@ -113,7 +113,8 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
     rows = prepared(workload, config, fabric, streams.single)
     resources = Resources(fabric, rows.sim_of, np.bincount(rows.sim_of, minlength=len(rows.true_of)))
     window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
-    table = JobTable(config, fabric, resources, rows.true_of, workload.family, options.injection_scale, window)
+    scale = options.injection_scale
+    table = JobTable(config, fabric, resources, rows.true_of, workload.family, rows.classes, scale, window)
     job = _jobs(workload, rows, table)
     laid = lay(table.jobs, resources, streams)
     tables = Tables(
@@ -125,8 +126,9 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
         sim=rows.sim,
         child_ptr=rows.child_ptr,
         child=rows.child,
-        time=join([durations(program, config).astype(np.float64) for program in workload.programs], rows.which),
+        time=rows.time,
         ready_ptr=pointers(np.bincount(rows.slot[rows.slot >= 0], minlength=int(rows.first_slot[-1]))),
+        in_line=rows.in_line,
         send_ptr=pointers(rows.sends),
         receive_ptr=pointers(rows.receives),
         ends_ptr=pointers(np.bincount(job[job >= 0], minlength=len(laid.columns["need"])) * fabric.turns),

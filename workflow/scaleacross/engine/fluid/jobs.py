@@ -76,12 +76,12 @@ class JobTable:
     resources: Resources
     true_of: Int64
     family: dict[int, int]
+    classes: dict[tuple[tuple[int, ...], int], tuple[int, ...]]
     injection_scale: float = 1.0
     window: int = 1
     jobs: list[Job] = field(default_factory=list)
     _collectives: dict[tuple[object, ...], int] = field(default_factory=dict)
     _messages: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _classes: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], tuple[Plan, list[Transfer] | None]] = field(default_factory=dict)
     _images: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
     _block_sizes: dict[tuple[int, ...], tuple[tuple[int, float], ...]] = field(default_factory=dict)
@@ -131,13 +131,13 @@ class JobTable:
                 d for d in range(dims) if call.involved is None or (d < len(call.involved) and call.involved[d])
             )
         key = (chosen, sim)
-        if key not in self._classes:
+        if key not in self.classes:
             place = self.fabric.digits(rank)
             index = tuple(slice(None) if d in chosen else int(place[d]) for d in reversed(range(dims)))
             around = self.grid[index]
             alone = bool((around == sim).all())
-            self._classes[key] = (sim,) if alone else tuple(np.unique(around).tolist())
-        return self._classes[key], chosen
+            self.classes[key] = (sim,) if alone else tuple(np.unique(around).tolist())
+        return self.classes[key], chosen
 
     def _place(self, sim: int, sims: tuple[int, ...], who: Communicator) -> tuple[int, ...]:
         """What every participant calls a group: its number, or its family and which of the class' groups it is."""
@@ -207,14 +207,13 @@ class JobTable:
         if self.fabric.sites and any(k >= len(self.fabric.levels) - 2 for _, (k, _), _ in rows):
             clash = f"sites of different size, and a collective crosses {self.fabric.levels[-2].name}"
             raise InvalidInput("E-SITES", clash, "let messages of pipeline stages alone cross it")
-        if self.fabric.sites and any(k >= len(self.fabric.levels) - 2 for _, (k, _), _ in rows):
-            clash = f"sites of different size, and a collective crosses {self.fabric.levels[-2].name}"
-            raise InvalidInput("E-SITES", clash, "let messages of pipeline stages alone cross it")
         if self.fabric.turns and any(k == len(self.fabric.levels) - 1 for _, (k, _), _ in rows):
             clash = f"wan-sharing temporal: a collective crosses {self.fabric.levels[-1].name}; it cannot take turns"
             raise InvalidInput("E-WAN-SHARING", clash, "use fair sharing, or put the pipeline alone across that tier")
         size, limit = transfer.size, transfer.limit
-        return Stretch(transfer.latency, size, limit, tuple(uses), tuple(means), tuple(rows), transfer.dims)
+        own = tuple(uses)
+        mean = own if means is uses else tuple(means)
+        return Stretch(transfer.latency, size, limit, own, mean, tuple(rows), transfer.dims)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 

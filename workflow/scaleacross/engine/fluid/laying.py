@@ -60,7 +60,13 @@ def lay(jobs: Sequence[Job], resources: Resources, streams: Streams) -> Laid:
     above = [[resources.uplink_uses(stretch.rows) for stretch in job.stretches] for job in jobs]
     pairs = [list(zip(job.stretches, rows, strict=True)) for job, rows in zip(jobs, above, strict=True)]
     uses = [[merged([*stretch.uses, *rows]) for stretch, rows in own] for own in pairs]
-    means = [[merged([*stretch.means, *rows]) for stretch, rows in own] for own in pairs]
+    means = [
+        [
+            used if stretch.means is stretch.uses else merged([*stretch.means, *rows])
+            for (stretch, rows), used in zip(own, known, strict=True)
+        ]
+        for own, known in zip(pairs, uses, strict=True)
+    ]
     shared = _shared(jobs, uses, resources)
     crowd: list[float] = []
     if streams.qos == RESERVED:

@@ -160,7 +160,7 @@ def _slots(machine: Machine, in_line: bool) -> None:
     if in_line:
         _set(machine, "slot", L.LINE, at["ready"] + tables.ready_ptr[:-1])
         _set(machine, "slot", L.LINE_END, at["ready"] + tables.ready_ptr[1:])
-        rows = np.argsort(tables.slot, kind="stable")[np.count_nonzero(tables.slot < 0) :]
+        rows = tables.in_line
         machine.m[at["ready"] : at["ready"] + len(rows)] = _addresses(machine, "row", rows)
     _set(machine, "sim", L.ROWS_LEFT, np.bincount(tables.sim))
     _set(machine, "sim", L.FINISH, -1.0, real=True)

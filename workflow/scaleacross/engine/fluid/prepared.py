@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidInput
+from ..assemble import durations
 from ..kernel import layout
 from ..program import COMPUTE_AXIS, Program
 from ..settings import Config
@@ -54,6 +55,8 @@ class Prepared:
         first_row, first_slot: of each simulated rank, and the end.
         kind, slot, axis, sim, waits: int64 a row. child_ptr, child: rows that wait for a row.
         asked: of each program. channel: of each row, -1. sends, receives: of each channel.
+        time: ns of each row that takes time by itself. in_line: rows that need a slot, slot after slot.
+        classes: classes along some dimensions around one, kept by :class:`.jobs.JobTable`.
     """
 
     sim_of: Int64
@@ -72,6 +75,9 @@ class Prepared:
     channel: Int64
     sends: Int64
     receives: Int64
+    time: NDArray[np.float64]
+    in_line: Int64
+    classes: dict[tuple[tuple[int, ...], int], tuple[int, ...]]
 
 
 def prepared(workload: Workload, config: Config, fabric: Fabric, single: bool) -> Prepared:
@@ -81,7 +87,9 @@ def prepared(workload: Workload, config: Config, fabric: Fabric, single: bool) -
     if known is None or known[0]() is not anchor:
         key = id(anchor)
         known = _kept[key] = (weakref.ref(anchor, lambda _: _kept.pop(key, None)), {})
-    setting = (single, config.system.replay_only, config.memory.kind, fabric.shape)
+    system = config.system
+    compute = (system.replay_only, system.roofline_enabled, system.local_mem_bandwidth, system.peak_perf)
+    setting = (single, compute, config.memory, fabric.shape)
     if setting not in known[1]:
         known[1].clear()
         known[1][setting] = _prepare(workload, config, fabric, single)
@@ -101,6 +109,7 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
     places = list(zip(which, first_row.tolist(), first_slot.tolist(), edges.tolist(), strict=False))
     slot = [np.where(own_slots[k][0] == NO_SLOT, NO_SLOT, own_slots[k][0] + first) for k, _, first, _ in places]
     channel, sends, receives = _channels(workload, kinds, fabric, sim_of, true_of, first_row)
+    every_slot = np.concatenate(slot)
     return Prepared(
         sim_of=sim_of,
         true_of=true_of,
@@ -108,7 +117,7 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
         first_row=first_row,
         first_slot=first_slot,
         kind=join(kinds, which),
-        slot=np.concatenate(slot),
+        slot=every_slot,
         axis=join([_counts_as(program) for program in programs], which),
         sim=np.repeat(np.arange(len(which)), np.diff(first_row)),
         waits=join([program.waits for program in programs], which),
@@ -118,6 +127,9 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
         channel=channel,
         sends=sends,
         receives=receives,
+        time=join([durations(program, config).astype(np.float64) for program in programs], which),
+        in_line=np.argsort(every_slot, kind="stable")[np.count_nonzero(every_slot < 0) :],
+        classes={},
     )
 
 
