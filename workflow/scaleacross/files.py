@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,25 @@ def write_atomic(path: Path | str, content: str | bytes, only_if_changed: bool =
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes that ask for the same folder waiting, by a lock on ``.lock`` in it; the system frees it.
+
+    Raises:
+        InvalidInput: E-WRITE when the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / ".lock").open("wb")
+    except OSError as error:
+        clash = f"cannot write {folder}: {error.strerror}"
+        raise InvalidInput("E-WRITE", clash, "choose a writable results folder") from error
+    with stream:
+        with suppress(OSError):  # some network file systems have no locks: no worse than without asking
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
 
 
 def canonical_json(value: Any) -> str:

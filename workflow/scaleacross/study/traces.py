@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import package_digest, short_hash, write_atomic
+from ..files import alone_in, package_digest, short_hash, write_atomic
 from .plans import build_schedule, read_plan
 
 RECORD = "plan.json"
@@ -34,6 +34,8 @@ class TraceRecord:
 def write_traces(folder: Path, content: Mapping[str, Any]) -> TraceRecord:
     """Write a plan's traces into ``folder``; ``plan.json``, which says that all are there, comes last.
 
+    Processes of a search may want the same plan at the same time: one writes it, the others wait and find it.
+
     Raises:
         InvalidInput: E-WRITE, or what the generator finds.
     """
@@ -41,6 +43,11 @@ def write_traces(folder: Path, content: Mapping[str, Any]) -> TraceRecord:
     kept = _read_record(folder, digest)
     if kept is not None:
         return kept
+    with alone_in(folder):
+        return _read_record(folder, digest) or _write(folder, content, digest)
+
+
+def _write(folder: Path, content: Mapping[str, Any], digest: str) -> TraceRecord:
     from ..trace.plan_files import write_plan
 
     model, training, parallelism, placement, accelerator = read_plan(content)
