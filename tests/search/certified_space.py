@@ -35,6 +35,10 @@ tiers:
     latency: {{ uplink_latency | default("150 us") }}
     oversubscription: "{{ oversubscription }}"
 """
+ONE_BUILDING = CLUSTER.replace("tiny-2dc", "tiny-one").replace(
+    "  - name: campus",
+    '  - {name: building, size: 1, bandwidth: 400 Gbps, latency: 75 us, oversubscription: "1:2"}\n  - name: campus',
+)
 VALUES: dict[str, list[Any]] = {
     "order": [["tp", "cp", "pp", "dp"], ["tp", "cp", "dp", "pp"], ["tp", "pp", "cp", "dp"]],
     "tp": [1, 2, 4],
@@ -66,6 +70,7 @@ def make_project(folder: Path) -> Path:
         "config/models/tiny-moe.yaml": MOE,
         "config/models/tiny-deep.yaml": DEEP,
         "config/clusters/tiny-2dc.yaml.j2": CLUSTER,
+        "config/clusters/tiny-one.yaml.j2": ONE_BUILDING,
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)

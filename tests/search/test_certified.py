@@ -82,6 +82,19 @@ def test_bounds_hold_for_every_schedule(schedule: str, root: Path, tmp_path: Pat
     assert sum(1 for _ in islice((True for one in made if no_bound_is_above(one, root, tmp_path)), 4)) == 4
 
 
+@pytest.mark.parametrize("order", [["tp", "cp", "pp", "dp"], ["tp", "cp", "dp", "pp"]])
+@pytest.mark.parametrize("oversubscription", ["1:1", "1:8"])
+def test_bounds_hold_where_a_tier_joins_nothing(
+    order: list[str], oversubscription: str, root: Path, tmp_path: Path
+) -> None:
+    """One zone a building: no network dimension lies on the buildings' tier, but traffic crosses its uplinks."""
+    dimensions: dict[str, list[Any]] = {
+        "order": [order], "tp": [2], "pp": [2], "dp_sharding": ["fsdp"], "dp_overlap": ["prefetch"],
+    }  # fmt: skip
+    environment = {"oversubscription": [oversubscription]}
+    assert no_bound_is_above(study(dimensions, cluster="tiny-one", environment=environment), root, tmp_path)
+
+
 SPACES, QUICK = 24, 2
 
 

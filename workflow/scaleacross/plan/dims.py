@@ -115,6 +115,12 @@ class Placement:
         dims = self.dims_of("pp")
         return dict(zip(dims, gray_digits(stage, [self.shape[dim] for dim in dims]), strict=True))
 
+    def stage_units(self, stage: int) -> tuple[tuple[int, ...], ...]:
+        """``[d]`` -> in which units of the ``d`` innermost dimensions a stage's ranks are: its pipeline coordinates
+        outside of them. Stages with the same ones share those units."""
+        place = self.stage_coordinates(stage).items()
+        return tuple(tuple(value for dim, value in place if dim >= inner) for inner in range(len(self.dims) + 1))
+
     def stage_rank(self, rank: int, stage: int) -> int:
         """The rank of another stage that shares every other coordinate with ``rank``: its pipeline peer."""
         place = list(self.coordinates(rank))

@@ -55,10 +55,10 @@ class BestOf:
         """Least over the members."""
         return min(member.message(size, here, there) for member in self.members)
 
-    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[str, float]:
+    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[int, float]:
         """Least over the members; nothing where one of them has no bound."""
         found = [member.uplink_seconds(comm_type, size, group) for member in self.members]
-        return {tier: min(item[tier] for item in found) for tier in found[0] if all(tier in item for item in found)}
+        return {unit: min(item[unit] for item in found) for unit in found[0] if all(unit in item for item in found)}
 
 
 def best_tiers(clusters: Iterable[Sequence[SimulatedTier]]) -> list[SimulatedTier]:

@@ -65,13 +65,13 @@ class Pass(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Data parallelism of a virtual stage: seconds of reductions and of gathers, of uplinks (by tier) for each of them;
+    """Data parallelism of a virtual stage: seconds of reductions and of gathers, of uplinks (by unit) for each of them;
     parameters one rank updates."""
 
     reduce: float
     gather: float
-    reduce_uplink: Mapping[str, float]
-    gather_uplink: Mapping[str, float]
+    reduce_uplink: Mapping[int, float]
+    gather_uplink: Mapping[int, float]
     elements: int
 
 
@@ -214,11 +214,11 @@ class _Floor:
         gathered = [move for unit in units for move in gathers(unit, self.subject.training.element_bytes, placement)]
         reduced = [move for unit in units for chain in reductions(unit, whole, placement) for move in chain]
         sums = [sum(map(self.clock.seconds, moves)) for moves in (reduced, gathered)]
-        uplinks: list[dict[str, float]] = [{}, {}]
+        uplinks: list[dict[int, float]] = [{}, {}]
         for found, moves in zip(uplinks, (reduced, gathered), strict=True):
             for move in moves:
-                for tier, seconds in self.speeds.uplink_seconds(move.comm_type, move.size, move.group).items():
-                    found[tier] = found.get(tier, 0.0) + seconds
+                for inside, seconds in self.speeds.uplink_seconds(move.comm_type, move.size, move.group).items():
+                    found[inside] = found.get(inside, 0.0) + seconds
         return Data(sums[0], sums[1], uplinks[0], uplinks[1], optimizer_elements(list(units), placement))
 
     def _units_of(self, places: Sequence[tuple[int, int]]) -> list[tuple[Unit, ...]]:
@@ -296,19 +296,19 @@ class _Floor:
         """The end of the slowest rank's reductions and optimizer, and of the fullest uplink."""
         mode, always = self._gathering(), self.plan.dp_sharding == "zero2"
         alone, times = self.plan.dp_overlap == "none" and not always, self.count if always else 1
-        bound, units_of_tiers = 0.0, self._units_of_tiers()
-        loads: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
+        bound, stage_units = 0.0, self._stage_units()
+        loads: dict[tuple[int, tuple[int, ...]], list[tuple[float, float]]] = {}
         for rank, (data, begin, free) in enumerate(zip(self._held(), begins, frees, strict=True)):
-            gather, jobs, units = sum(item.gather for item in data), [], units_of_tiers[rank]
+            gather, jobs, units = sum(item.gather for item in data), [], stage_units[rank]
             for (_, place), item in zip(self.shape.places[rank], data, strict=True):
                 before = self.count * passes[place].forward + (self.count - 1) * passes[place].backward
                 release = free if alone else begin + (0.0 if always else before)
                 jobs.append((release, times * item.reduce))
-                for tier, seconds in item.reduce_uplink.items():
-                    loads.setdefault((tier, units[tier]), []).append((release, times * seconds))
+                for inside, seconds in item.reduce_uplink.items():
+                    loads.setdefault((inside, units[inside]), []).append((release, times * seconds))
                 if mode == "first":
-                    for tier, seconds in item.gather_uplink.items():
-                        loads.setdefault((tier, units[tier]), []).append((0.0, seconds))
+                    for inside, seconds in item.gather_uplink.items():
+                        loads.setdefault((inside, units[inside]), []).append((0.0, seconds))
             if mode in ("first", "every"):
                 jobs.append((0.0, gather * (2 * self.count if mode == "every" else 1)))
             end = max(free, serial_end(jobs)) + self._optimizer(sum(item.elements for item in data))
@@ -330,18 +330,10 @@ class _Floor:
         )
         return max(0.0, cost * SHORT - NANO)
 
-    def _units_of_tiers(self) -> list[dict[str, tuple[int, ...]]]:
-        """``[rank]`` -> tier -> which of the units below that tier its members are in."""
+    def _stage_units(self) -> list[tuple[tuple[int, ...], ...]]:
+        """``[rank]`` -> how many dimensions lie inside a unit -> in which units its members are."""
         placement = self.subject.placement
-
-        def make() -> list[dict[str, tuple[int, ...]]]:
-            tiers = [dim.tier for dim in placement.dims]
-            found = []
-            for rank in range(self.plan.pp):
-                place = placement.stage_coordinates(rank)
-                units = {tier: tuple(v for dim, v in place.items() if dim >= tiers.index(tier)) for tier in tiers}
-                found.append(units)
-            return found
-
-        result: list[dict[str, tuple[int, ...]]] = self.floors.once(("tiers", self.on), make)
+        result: list[tuple[tuple[int, ...], ...]] = self.floors.once(
+            ("units", self.on), lambda: [placement.stage_units(rank) for rank in range(self.plan.pp)]
+        )
         return result

@@ -84,19 +84,9 @@ class Skeleton:
         return [unit for row in self.context.chunk_units(stage) for unit in row]
 
     @cached_property
-    def unit_of_tier(self) -> list[dict[str, tuple[int, ...]]]:
-        """``[stage]`` -> tier -> which of the units below that tier its ranks are in."""
-        placement, found = self.context.placement, []
-        tiers = [dim.tier for dim in placement.dims]
-        for stage in range(self.order.stages):
-            place = placement.stage_coordinates(stage)
-            found.append(
-                {
-                    tier: tuple(v for dim, v in place.items() if dim >= tiers.index(tier))
-                    for tier in dict.fromkeys(tiers)
-                }
-            )
-        return found
+    def stage_units(self) -> list[tuple[tuple[int, ...], ...]]:
+        """``[stage]`` -> how many dimensions lie inside a unit -> in which units its ranks are."""
+        return [self.context.placement.stage_units(stage) for stage in range(self.order.stages)]
 
 
 def order_of(context: Context) -> Order:
@@ -233,8 +223,8 @@ class Relaxed:
 
     def _uplinks(self, jobs: list[list[tuple[float, Transfer]]]) -> float:
         """The last end of what the stages of each unit send through its uplink, whatever the order."""
-        loads: dict[tuple[str, tuple[int, ...]], list[tuple[float, float]]] = {}
-        known: dict[tuple[int, int, str], Mapping[str, float]] = {}
+        loads: dict[tuple[int, tuple[int, ...]], list[tuple[float, float]]] = {}
+        known: dict[tuple[int, int, str], Mapping[int, float]] = {}
         once = self.context.gather_mode == "first"
         for stage, own in enumerate(jobs):
             units = self.skeleton.units(stage) if once else []
@@ -243,7 +233,7 @@ class Relaxed:
                 key = (transfer.comm_type, transfer.size, transfer.group)
                 if key not in known:
                     known[key] = self.speeds.uplink_seconds(*key)
-                for tier, seconds in known[key].items():
-                    unit_of = self.skeleton.unit_of_tier[stage][tier]
-                    loads.setdefault((tier, unit_of), []).append((begin, seconds))
+                for inside, seconds in known[key].items():
+                    unit = (inside, self.skeleton.stage_units[stage][inside])
+                    loads.setdefault(unit, []).append((begin, seconds))
         return max((serial_end(load) for load in loads.values()), default=0.0)

@@ -41,8 +41,9 @@ class Speeds(Protocol):
         """A message between two pipeline stages."""
         ...
 
-    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[str, float]:
-        """Tier -> seconds that its uplinks are full with one such collective of every group of one stage."""
+    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[int, float]:
+        """Seconds that uplinks are full with one such collective of every group of one stage, by the units they belong
+        to: how many of the innermost network dimensions lie inside a unit."""
         ...
 
 
@@ -57,7 +58,7 @@ class Free:
         del size, here, there
         return 0.0
 
-    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[str, float]:
+    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[int, float]:
         del comm_type, size, group
         return {}
 
@@ -87,13 +88,16 @@ class Ideal:
             return 0.0
         return (self.tiers[top].latency + size / self._wire(top)) * ROUNDING
 
-    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[str, float]:
-        found = {}
+    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[int, float]:
+        found: dict[int, float] = {}
         for k, tier in enumerate(self.tiers):
             if k > 0 and tier.oversubscription > 1:
                 share = self._per_member(comm_type, size, group, k)
                 if share > 0:
-                    found[tier.name] = share * self.stage_share(k) * tier.oversubscription / tier.bandwidth * ROUNDING
+                    inside = sum(level < k for level in self.level_of)
+                    seconds = share * self.stage_share(k) * tier.oversubscription / tier.bandwidth * ROUNDING
+                    # a tier of one unit joins nothing: the tier above it has the same units, and the slower counts
+                    found[inside] = max(seconds, found.get(inside, 0.0))
         return found
 
     def top(self, here: int, there: int) -> int:
@@ -167,7 +171,7 @@ class Exact:
     def message(self, size: int, here: int, there: int) -> float:
         return self.ideal.message(size, here, there)
 
-    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[str, float]:
+    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[int, float]:
         return self.ideal.uplink_seconds(comm_type, size, group)
 
     @cached_property
@@ -236,6 +240,6 @@ class Unaware:
                 return size / (self.dims[dim].bandwidth * GIB) * TOLERANCE
         return 0.0
 
-    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[str, float]:
+    def uplink_seconds(self, comm_type: int, size: int, group: str) -> Mapping[int, float]:
         del comm_type, size, group  # this model has no uplinks
         return {}
