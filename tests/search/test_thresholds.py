@@ -151,3 +151,12 @@ def test_in_words(found: tuple[dict[str, Any], Rows, Bench]) -> None:
     assert "GiB are left" in memory_sentences(result)[0]
     assert nearest({"network": []}).startswith("No change")
     assert nearest({"note": "no winner"}) == "no winner" and nearest({}) == ""
+
+
+def test_a_margin_belongs_to_the_design_that_has_it() -> None:
+    wins = {"value": "130 GB/s", "factor": 0.36, "point_id": "a", "design": {"dp_sharding": "fsdp"}}
+    end = {"value": "45 GB/s", "point_id": "b", "design": {"order": "tp-cp-pp-dp"}, "margin_pct": 1.77}
+    item = {"tier": "node", "quantity": "bandwidth", "now": "362 GB/s", "wins": wins, "at_end": end}
+    assert nearest({"network": [item]}).endswith("dp_sharding fsdp wins; order tp-cp-pp-dp by 1.8 % at 45 GB/s.")
+    same = {**end, "point_id": "a", "design": wins["design"]}
+    assert nearest({"network": [{**item, "at_end": same}]}).endswith("dp_sharding fsdp wins, by 1.8 % at 45 GB/s.")

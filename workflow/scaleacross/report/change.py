@@ -44,9 +44,13 @@ def nearest(thresholds: Mapping[str, Any]) -> str:
         return "No change of one network number within the reach makes another design win."
     item = thresholds["network"][0]
     side = "at and above" if item["wins"]["factor"] > 1 else "at and below"
-    text = f"{_what(item)} {side} {item['wins']['value']} (now {item['now']}): {_design(item['wins'])} wins"
-    end = item.get("at_end")
-    return text + (f", by {end['margin_pct']:.1f} % at {end['value']}." if end else ".")
+    first, end = item["wins"], item.get("at_end")
+    text = f"{_what(item)} {side} {first['value']} (now {item['now']}): {_design(first)} wins"
+    if not end:
+        return text + "."
+    other = end["point_id"] != first["point_id"]  # yet another design may be ahead at the end of the reach
+    by = f"by {end['margin_pct']:.1f} % at {end['value']}"
+    return text + (f"; {_design(end)} {by}." if other else f", {by}.")
 
 
 def memory_sentences(thresholds: Mapping[str, Any]) -> list[str]:
