@@ -1,15 +1,21 @@
 """Memory of a stage: published totals, laws of sharding, and what a plan that doesn't fit is told."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaleacross.cluster.accelerator import load_accelerator
+from scaleacross.cluster.spec import Cluster
 from scaleacross.errors import Infeasible
 from scaleacross.model import Model, embedding_parameters, head_parameters, layer_parameters, load_model
+from scaleacross.model.activations import loss_activation
 from scaleacross.plan.degrees import Parallelism, Training
-from scaleacross.plan.memory import MemoryBreakdown, check_memory, shard_of, stage_memory
+from scaleacross.plan.memory import Chunk, MemoryBreakdown, check_memory, shard_of, stage_memory
+from scaleacross.schedule import build, names
+from scaleacross.study.plans import Setting, build_schedule, stage_memories
 from scaleacross.units import GIB
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -39,13 +45,35 @@ def plan(**values: object) -> Parallelism:
     return Parallelism(**{**standard, **values})
 
 
+def held_by(
+    model: Model,
+    training: Training,
+    parallelism: Parallelism,
+    layers: Sequence[int],
+    in_flight: int,
+    stage: int,
+    ends: bool = True,
+) -> MemoryBreakdown:
+    """A stage of one chunk that holds it ``in_flight`` times; the first and last stage hold the ends of the model."""
+    head = ends and stage == parallelism.pp - 1
+    chunk = Chunk(layers, ends and stage == 0, head)
+    return stage_memory(model, training, parallelism, [chunk], np.array([[in_flight, int(head)]]), stage)
+
+
+def held_by_stages(model: Model, training: Training, parallelism: Parallelism) -> list[MemoryBreakdown]:
+    """Every stage under the plan's own schedule."""
+    setting = Setting(model, training, Cluster("none", "h100-sxm", ()), H100)
+    return stage_memories(setting, parallelism, build_schedule(training, parallelism))
+
+
 @pytest.mark.parametrize("name", FIGURE_1)
 def test_korthikanti_figure_1_within_one_percent(name: str) -> None:
     """In flight on stage 0: pp x chunks + pp - 1 chunks when interleaved, pp without (their section 4.2.3)."""
     pp, micro_batch, chunks, batches, alone, both = FIGURE_1[name]
     model = model_named(name)
-    layers = range(model.layers // pp)
-    in_flight = min(pp * chunks + pp - 1, chunks * batches) if chunks > 1 else min(pp, batches)
+    each = model.layers // pp // chunks
+    parts = [Chunk(range(each * chunk, each * (chunk + 1))) for chunk in range(chunks)]
+    schedule = build("interleaved" if chunks > 1 else "1f1b", pp, batches, chunks)
     for expected, sequence_parallel, recompute in ((alone, False, "none"), (both, True, "selective")):
         parallelism = plan(
             pp=pp,
@@ -56,7 +84,7 @@ def test_korthikanti_figure_1_within_one_percent(name: str) -> None:
             sequence_parallel=sequence_parallel,
             recompute=recompute,
         )
-        memory = stage_memory(model, Training(2048, batches), parallelism, layers, in_flight, 0, False, False)
+        memory = stage_memory(model, Training(2048, batches), parallelism, parts, schedule.most_held[0], 0)
         working = _one_layers_scores(model, micro_batch) if recompute == "selective" else 0.0
         assert (memory.activations - working) / GIB == pytest.approx(expected, rel=0.01)
 
@@ -68,19 +96,19 @@ def _one_layers_scores(model: Model, micro_batch: int) -> float:
 
 def test_states_take_eighteen_bytes_a_parameter() -> None:
     """BF16 weight 2, FP32 gradient 4, FP32 master and moments 12 (arXiv 1910.02054, section 3.1, FP32 gradients)."""
-    memory = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8, 16), 16, 1)
+    memory = held_by(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8, 16), 16, 1)
     held = sum(layer_parameters(LLAMA, layer, tp=8).total for layer in range(8, 16))
     assert memory.weights + memory.gradients + memory.optimizer == 18 * held
 
 
 def test_gradients_in_sixteen_bits_take_half_and_move_half() -> None:
-    full, half = (stage_memory(LLAMA, TRAINING, plan(gradient_bytes=size), range(8), 8, 3) for size in (4, 2))
+    full, half = (held_by(LLAMA, TRAINING, plan(gradient_bytes=size), range(8), 8, 3) for size in (4, 2))
     assert half.gradients == full.gradients / 2 and half.weights == full.weights
     assert shard_of(TRAINING, plan(gradient_bytes=2, fused_accumulation=False)).gradient_bytes == 2
 
 
 def test_first_and_last_stage_hold_embedding_and_head() -> None:
-    first, middle, last = (stage_memory(LLAMA, TRAINING, plan(), range(7), 8, stage) for stage in (0, 5, 15))
+    first, middle, last = (held_by(LLAMA, TRAINING, plan(), range(7), 8, stage) for stage in (0, 5, 15))
     assert first.weights - middle.weights == 2 * embedding_parameters(LLAMA, 8).total
     assert last.weights - middle.weights == 2 * head_parameters(LLAMA, 8).total
     assert last.activations > middle.activations == first.activations
@@ -88,8 +116,8 @@ def test_first_and_last_stage_hold_embedding_and_head() -> None:
 
 def test_a_tied_matrix_is_held_once_by_a_stage_that_has_both_ends() -> None:
     model = model_named("megatron-22b")
-    one = stage_memory(model, Training(2048, 4), plan(pp=1, dp=1), range(48), 1, 0)
-    ends = embedding_parameters(model, 8).total
+    one = held_by(model, Training(2048, 4), plan(pp=1, dp=1), range(48), 1, 0)
+    ends = embedding_parameters(model, 8).total + 2 * model.hidden  # the final norm
     layers = sum(layer_parameters(model, layer, 8).total for layer in range(48))
     assert one.weights == 2 * (layers + ends)
 
@@ -99,7 +127,7 @@ def test_a_tied_matrix_is_held_once_by_a_stage_that_has_both_ends() -> None:
 @pytest.mark.parametrize("shardings", SHARDING_MORE, ids=lambda names: names[-1])
 def test_sharding_more_never_holds_more(shardings: tuple[str, ...], model: Model, recompute: str) -> None:
     totals = [
-        stage_memory(
+        held_by(
             model,
             TRAINING,
             plan(
@@ -130,42 +158,42 @@ def test_more_in_flight_and_fewer_tensor_ranks_hold_more(
     sharding: str, recompute: str, tp: int, in_flight: int, stage: int
 ) -> None:
     parallelism = plan(tp=tp, sequence_parallel=tp > 1, dp_sharding=sharding, recompute=recompute)
-    memory = stage_memory(LLAMA, TRAINING, parallelism, range(8), in_flight, stage)
-    deeper = stage_memory(LLAMA, TRAINING, parallelism, range(8), in_flight + 1, stage)
+    memory = held_by(LLAMA, TRAINING, parallelism, range(8), in_flight, stage)
+    deeper = held_by(LLAMA, TRAINING, parallelism, range(8), in_flight + 1, stage)
     assert deeper.activations > memory.activations > 0
     assert deeper.weights == memory.weights
-    wider = stage_memory(
+    wider = held_by(
         LLAMA, TRAINING, parallelism.with_values(tp=2 * tp, sequence_parallel=True), range(8), in_flight, stage
     )
     assert wider.total < memory.total
 
 
 def test_optimizer_states_are_divided_over_data_and_context_ranks() -> None:
-    whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2).optimizer
-    assert stage_memory(LLAMA, TRAINING, plan(dp=64), range(8), 8, 2).optimizer == pytest.approx(whole / 64)
-    assert stage_memory(LLAMA, TRAINING, plan(dp=64, cp=2), range(8), 8, 2).optimizer == pytest.approx(whole / 128)
+    whole = held_by(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2).optimizer
+    assert held_by(LLAMA, TRAINING, plan(dp=64), range(8), 8, 2).optimizer == pytest.approx(whole / 64)
+    assert held_by(LLAMA, TRAINING, plan(dp=64, cp=2), range(8), 8, 2).optimizer == pytest.approx(whole / 128)
 
 
 def test_hsdp_divides_over_its_group_only() -> None:
-    whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2)
-    group = stage_memory(LLAMA, TRAINING, plan(dp_sharding="hsdp", dp_shard=16), range(8), 8, 2)
+    whole = held_by(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2)
+    group = held_by(LLAMA, TRAINING, plan(dp_sharding="hsdp", dp_shard=16), range(8), 8, 2)
     assert group.optimizer == pytest.approx(whole.optimizer / 16)
     assert (group.weights, group.gradients) == (whole.weights, whole.gradients)
 
 
 def test_gradients_are_divided_only_where_every_micro_batch_reduces_them() -> None:
     """Reduced once a step, they accumulate whole until the last backward; a step of one micro-batch has no other."""
-    whole = stage_memory(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2).gradients
-    assert stage_memory(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(8), 8, 2).gradients == whole
-    assert stage_memory(LLAMA, TRAINING, plan(dp_sharding="zero2"), range(8), 8, 2).gradients < whole / 4
+    whole = held_by(LLAMA, TRAINING, plan(dp_sharding="ddp"), range(8), 8, 2).gradients
+    assert held_by(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(8), 8, 2).gradients == whole
+    assert held_by(LLAMA, TRAINING, plan(dp_sharding="zero2"), range(8), 8, 2).gradients < whole / 4
     single = Training(8192, 128)
-    assert stage_memory(LLAMA, single, plan(dp_sharding="fsdp"), range(8), 8, 2).gradients < whole / 4
+    assert held_by(LLAMA, single, plan(dp_sharding="fsdp"), range(8), 8, 2).gradients < whole / 4
 
 
 def test_experts_are_divided_over_the_ranks_that_hold_the_same_ones() -> None:
     """tp 4, cp 1, dp 32, ep 16, etp 1: an expert is on 4 x 32 / 16 = 8 ranks, a dense parameter on 32."""
     parallelism = plan(tp=4, dp=32, ep=16, etp=1)
-    memory = stage_memory(DEEPSEEK, Training(4096, 2048), parallelism, [10], 8, 3)
+    memory = held_by(DEEPSEEK, Training(4096, 2048), parallelism, [10], 8, 3)
     held = layer_parameters(DEEPSEEK, 10, tp=4, ep=16)
     assert memory.optimizer == pytest.approx(12 * (held.dense / 32 + held.expert / 8))
 
@@ -173,17 +201,86 @@ def test_experts_are_divided_over_the_ranks_that_hold_the_same_ones() -> None:
 def test_hsdp_divides_experts_inside_its_group() -> None:
     """dp_shard 16 of 64, ep 4: an expert is on 16 of 64 ranks, on 16 / 4 = 4 of a group's."""
     parallelism = plan(tp=1, sequence_parallel=False, dp=64, ep=4, dp_sharding="hsdp", dp_shard=16)
-    memory = stage_memory(DEEPSEEK, Training(4096, 2048), parallelism, [10], 8, 3)
+    memory = held_by(DEEPSEEK, Training(4096, 2048), parallelism, [10], 8, 3)
     held = layer_parameters(DEEPSEEK, 10, ep=4)
     assert memory.optimizer == pytest.approx(12 * (held.dense / 16 + held.expert / 4))
 
 
-def test_two_copies_of_a_model_spread_activations_over_both() -> None:
-    """DualPipe: a rank holds two stages; one activation in flight is of one of them."""
-    one = stage_memory(LLAMA, TRAINING, plan(), range(8), 17, 3)
-    two = stage_memory(LLAMA, TRAINING, plan(), [*range(8), *range(96, 104)], 17, 3, chunks=2)
-    assert two.activations == pytest.approx(one.activations)
-    assert two.weights == 2 * one.weights
+def test_dualpipe_holds_twice_the_parameters_and_a_micro_batch_more_than_1f1b() -> None:
+    """Parameters twice, activations PP + 1 where 1F1B has PP (deepseek-ai/DualPipe, README)."""
+    model = LLAMA.model_copy(update={"layers": 128})
+    usual, dual = (
+        held_by_stages(model, TRAINING, plan(pp=16, dp=32, schedule=schedule)) for schedule in ("1f1b", "dualpipe")
+    )
+    once = usual[1].activations / 15
+    assert [stage.activations / once for stage in dual[1:-1]] == pytest.approx([17] * 14)
+    assert [stage.weights for stage in dual[1:-1]] == [2 * usual[1].weights] * 14
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_activations_are_what_the_schedule_holds_of_each_chunk(data: st.DataObject) -> None:
+    """Whatever the layout and the schedule: the worst moment of a replay that adds and frees layers one by one."""
+    pp, name = data.draw(st.sampled_from([2, 4])), data.draw(st.sampled_from(sorted(set(names()) - {"latency-aware"})))
+    chunks = 2 if name in ("interleaved", "zbv", "v-half", "v-min", "dualpipe-v") else 1
+    counts = data.draw(st.lists(st.integers(0, 6), min_size=pp * chunks, max_size=pp * chunks))
+    model = LLAMA.model_copy(update={"layers": max(1, sum(counts))})
+    layout = tuple(counts) if sum(counts) else (1, *counts[1:])
+    parallelism = plan(pp=pp, dp=1, chunks=chunks, schedule=name, layout=layout)
+    training = Training(8192, pp * data.draw(st.sampled_from([2, 3])))
+    schedule = build_schedule(training, parallelism)
+    layer = held_by(model, training, parallelism, range(1), 1, 1, ends=False).activations
+    ends = loss_activation(model, shard_of(training, parallelism))
+    for rank, memory in enumerate(held_by_stages(model, training, parallelism)):
+        held, most = 0.0, 0.0
+        for step in schedule.actions[rank]:
+            position = schedule.positions[rank][step.chunk]
+            own, last = layout[position] * layer, position == schedule.depth - 1
+            held += own + last * ends.forward if step.kind == "F" else 0.0
+            most = max(most, held)
+            if step.kind == "B":
+                held -= last * (ends.forward - ends.weight)
+            held -= own + last * ends.weight if step.kind == "W" or (step.kind == "B" and step.whole) else 0.0
+        working = ends.working if schedule.depth - 1 in schedule.positions[rank] else 0.0
+        assert memory.activations == pytest.approx(most + working)
+
+
+def test_all_forwards_first_hold_the_logits_of_every_micro_batch() -> None:
+    """GPipe, no layers on the last stage: FP32 logits and the norm's input and output, once for each micro-batch."""
+    logits, norm = 8192 * LLAMA.vocab / 8, 2 * 8192 / 8 * LLAMA.hidden
+    parallelism = plan(pp=2, dp=1, schedule="gpipe", layout=(126, 0))
+    for batches in (1, 7):
+        last = held_by_stages(LLAMA, Training(8192, batches), parallelism)[1]
+        assert last.activations == pytest.approx(2 * logits + batches * (4 * logits + 2 * norm))
+
+
+def test_prediction_modules_are_held_with_the_loss() -> None:
+    """Parameters of the module and a copy of the token table; a second set of logits; its layer's activations."""
+    alone = DEEPSEEK.model_copy(update={"mtp_modules": 0})
+    parallelism = plan(tp=1, sequence_parallel=False, pp=4, dp=64, ep=16, layout=(16, 15, 15, 15), dp_sharding="ddp")
+    training = Training(4096, 2048)
+    without, with_module = (held_by_stages(model, training, parallelism) for model in (alone, DEEPSEEK))
+    assert without[:-1] == with_module[:-1]
+    module = layer_parameters(DEEPSEEK, 61, ep=16).total + embedding_parameters(DEEPSEEK).total
+    assert with_module[-1].weights - without[-1].weights == 2 * module
+    assert with_module[-1].optimizer - without[-1].optimizer == 12 * module
+    logits = 4 * 4096 * DEEPSEEK.vocab
+    assert with_module[-1].activations - without[-1].activations > logits
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_rank_with_both_ends_holds_one_token_table(tied: bool) -> None:
+    """Untied with a prediction module: table and output matrix; on a last stage of its own the module brings a copy."""
+    model = DEEPSEEK.model_copy(update={"tied_embeddings": tied})
+    values = {"tp": 1, "sequence_parallel": False, "ep": 16, "dp_sharding": "ddp"}
+    training = Training(4096, 2048)
+    table = embedding_parameters(model).total
+    folded = held_by_stages(model, training, plan(**values, pp=1, dp=256))
+    apart = held_by_stages(model, training, plan(**values, pp=2, dp=128, layout=(31, 30)))
+    total = model.parameters() + model.mtp_parameters()
+    experts = sum(layer_parameters(model, layer).expert for layer in range(3, 62))
+    assert folded[0].weights == 2 * (total - experts + experts // 16)
+    assert sum(stage.weights for stage in apart) == folded[0].weights + 2 * table
 
 
 def test_llama3_405b_nearly_fills_the_device_as_it_was_trained_without_recomputation() -> None:
@@ -191,7 +288,7 @@ def test_llama3_405b_nearly_fills_the_device_as_it_was_trained_without_recomputa
     replica bound what is in flight; first and last stage hold a layer less. It ran in 80 GiB, FP32 gradients included;
     what we reserve for context and communication is an assumption, so only the device's whole memory is compared."""
     stages = [
-        stage_memory(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(7 if stage in (0, 15) else 8), 16 - stage, stage)
+        held_by(LLAMA, TRAINING, plan(dp_sharding="fsdp"), range(7 if stage in (0, 15) else 8), 16 - stage, stage)
         for stage in range(16)
     ]
     heaviest = max(stages, key=lambda stage: stage.total)
@@ -201,7 +298,7 @@ def test_llama3_405b_nearly_fills_the_device_as_it_was_trained_without_recomputa
 
 def test_what_does_not_fit_says_by_how_much_where_and_why() -> None:
     stages = [
-        stage_memory(LLAMA, TRAINING, plan(pp=8, dp=256, dp_sharding="ddp"), range(16), 8 - stage, stage)
+        held_by(LLAMA, TRAINING, plan(pp=8, dp=256, dp_sharding="ddp"), range(16), 8 - stage, stage)
         for stage in range(3)
     ]
     with pytest.raises(Infeasible) as caught:

@@ -18,6 +18,7 @@ from plan_cases import (
     DENSE,
     EXPERTS,
     H100,
+    PREDICTING,
     TIERS,
     TRAINING,
     Level,
@@ -143,7 +144,7 @@ def test_gradients_are_reduced_and_parameters_gathered_once(made: dict[str, Made
         kinds = ("data", "edata") if plan.dp_sharding == "ddp" else ("shard", "eshard")
         dense, expert = (case.placement.size_of(group) > 1 for group in kinds)
         elements = sum(dense * unit.dense + expert * unit.expert for unit in own)
-        if case.model.tied_embeddings and {0, schedule.depth - 1} <= set(schedule.positions[stage]):
+        if case.model.table_at_both_ends and {0, schedule.depth - 1} <= set(schedule.positions[stage]):
             elements -= case.model.vocab * case.model.hidden // plan.tp
         rows = [row for row in by_name(trace, "dp.reduce") if not trace.names[row].endswith(".replicas")]
         assert int(trace.comm_size[rows].sum()) == pytest.approx(times * elements * plan.gradient_bytes, rel=1e-3)
@@ -421,3 +422,28 @@ def test_attention_is_cut_where_context_parallelism_gathers() -> None:
     flops = sum(operator.flops for operator in attention_operators(DENSE, 0, shard))
     rows = [trace.names.index(f"F.m0.c0.l0.{part}") for part in ("qkv", "attention")]
     assert int(trace.num_ops[rows].sum()) == flops
+
+
+def test_a_prediction_module_brings_a_token_table_whose_gradients_both_ends_add_up() -> None:
+    """As Megatron Core: the module reads a copy on the last stage; none where that rank holds the embedding."""
+    knobs = {"tp": 2, "pp": 2, "ep": 2}
+    plain, predicting = (make(model, knobs).stage_traces for model in (EXPERTS, PREDICTING))
+    gradient = EXPERTS.vocab * EXPERTS.hidden // 2 * 4
+
+    def exchanged(trace: Trace) -> list[int]:
+        message = (trace.types == SEND) | (trace.types == RECV)
+        return sorted(trace.types[message & (trace.comm_size == gradient)].tolist())
+
+    assert [exchanged(trace) for trace in plain] == [[], []]
+    assert [exchanged(trace) for trace in predicting] == [sorted([SEND, RECV])] * 2
+    folded = make(PREDICTING, {**knobs, "schedule": "zbv", "chunks": 2}).stage_traces
+    assert [exchanged(trace) for trace in folded] == [[], []]
+
+
+def test_full_recomputation_runs_prediction_modules_again() -> None:
+    knobs = {"tp": 2, "pp": 2, "ep": 2}
+    for recompute, again in (("none", False), ("full", True)):
+        names = {
+            name for trace in make(PREDICTING, {**knobs, "recompute": recompute}).stage_traces for name in trace.names
+        }
+        assert any("mtp0.recompute." in name for name in names) is again

@@ -104,10 +104,10 @@ def cookbook(**values: Any) -> Cookbook:
 
 
 def test_delays_are_the_crossed_tiers() -> None:
-    """33.6 MB at 50 GB/s and 75 us to the next zone; 150 us across the campus, where one stage of eight sends."""
+    """33.6 MB at 47 GB/s and 75 us to the next zone; 150 us across the campus, where one stage of eight sends."""
     book = cookbook()
     delays = stage_delays(book, CLUSTER.tiers)
-    transfer = 8192 * 16384 * 2 / 8 / 50e9 * 1e9
+    transfer = 8192 * 16384 * 2 / 8 / 47e9 * 1e9
     placement = book.placement
     assert delays[0][0] == 0 and delays[3][4] == delays[4][3]
     rank = placement.rank_of(pp=7)

@@ -50,11 +50,31 @@ def embedding_activation(model: Model, shard: Shard) -> float:
     return float(shard.residual_tokens * model.hidden if model.dropout else 0)
 
 
-def head_activation(model: Model, shard: Shard) -> float:
-    """Bytes of the last stage's loss at its peak: norm input and output, logits in the compute precision, and in FP32
-    with their gradient in place (Megatron-LM's vocabulary-parallel cross-entropy)."""
+def module_activation(model: Model, module: int, shard: Shard) -> Activation:
+    """Bytes stored by multi-token-prediction module ``module``: its layer, its embedding, and the joined norms of that
+    and of the residual stream, which enter the projection (its rows are divided by ``tp`` in any mode)."""
+    row = shard.bytes_per_element * (shard.tokens // shard.tp) * model.hidden
+    return layer_activation(model, model.layers + module, shard).plus(Activation(3 * row, 0.0, 3 * row))
+
+
+@dataclass(frozen=True, slots=True)
+class LossActivation:
+    """Bytes of the loss (and of those of prediction modules): ``working`` once, while it is computed; ``forward`` of
+    every micro-batch from its forward to its backward; ``weight`` of every one from there to its weight gradient."""
+
+    working: float
+    forward: float
+    weight: float
+
+
+def loss_activation(model: Model, shard: Shard) -> LossActivation:
+    """What losses hold: logits in the compute precision (working), in FP32 with their gradient in place (Megatron-LM's
+    vocabulary-parallel cross-entropy) until the backward pass, that gradient in the compute precision until the weight
+    gradient; and norm input and output throughout."""
+    element, losses = shard.bytes_per_element, 1 + model.mtp_modules
     logits = shard.tokens * model.vocab / shard.tp
-    return logits * (shard.bytes_per_element + 4) + 2 * shard.bytes_per_element * shard.residual_tokens * model.hidden
+    norm = 2 * element * shard.residual_tokens * model.hidden
+    return LossActivation(logits * element, losses * (4 * logits + norm), losses * (element * logits + norm))
 
 
 def _attention(model: Model, layer: int, shard: Shard) -> Activation:

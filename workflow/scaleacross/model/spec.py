@@ -159,6 +159,11 @@ class Model(_Spec):
         local = self.attention_chunk is not None and (layer + 1) % self.global_every != 0
         return min(sequence, self.attention_chunk) if local and self.attention_chunk else sequence
 
+    @property
+    def table_at_both_ends(self) -> bool:
+        """Whether the token table is read where the loss is too: as output matrix, or by prediction modules."""
+        return self.tied_embeddings or self.mtp_modules > 0
+
     def parameters(self) -> int:
         """All parameters, prediction modules apart (they are not in published totals): see ``mtp_parameters``."""
         from .parameters import model_parameters

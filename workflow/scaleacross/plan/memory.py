@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..cluster.accelerator import Accelerator
 from ..errors import Infeasible
 from ..model import Model, Parameters, Shard, embedding_parameters, head_parameters, layer_parameters
-from ..model.activations import Activation, embedding_activation, head_activation, layer_activation
+from ..model.activations import (
+    embedding_activation,
+    layer_activation,
+    loss_activation,
+    module_activation,
+)
 from ..units import GIB
 from .degrees import Parallelism, Training
 from .rules import micro_batches
@@ -72,47 +79,46 @@ def shard_of(training: Training, parallelism: Parallelism) -> Shard:
     )
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """A virtual stage of a rank: the numbers of its layers, and whether the token table or the loss is with them."""
+
+    layers: Sequence[int]
+    embedding: bool = False
+    head: bool = False
+
+
 def stage_memory(
     model: Model,
     training: Training,
     parallelism: Parallelism,
-    stage_layers: Sequence[int],
-    in_flight: float,
+    chunks: Sequence[Chunk],
+    held: np.ndarray,
     stage: int,
-    embedding: bool | None = None,
-    head: bool | None = None,
-    chunks: int | None = None,
 ) -> MemoryBreakdown:
     """Peak memory of a rank of one pipeline stage.
 
     Args:
-        stage_layers: Numbers of the layers the stage holds, over all its chunks (``model.layers`` and up stand for
-            multi-token-prediction modules).
-        in_flight: Activations held at the peak, in (micro-batch, chunk) pairs: the schedule's ``peak_in_flight``.
+        chunks: What the rank holds, of every copy of the model. Multi-token-prediction modules are with the loss, as is
+            the copy of the token table that they read where the rank has no other.
+        held: The schedule's ``most_held`` of the rank: shape (moments, chunks + 1).
         stage: Position in the pipeline.
-        embedding, head: Whether the stage holds the token table or the loss; by default the first and last do
-            (schedules that fold back, as ZBV, hold both on stage 0).
-        chunks: Parts that ``stage_layers`` are split into; by default the plan's (twice that under DualPipe).
     """
-    embedding = stage == 0 if embedding is None else embedding
-    head = stage == parallelism.pp - 1 if head is None else head
     shard = shard_of(training, parallelism)
+    modules = range(model.layers, model.layers + model.mtp_modules)
     of_layers = [
-        layer_parameters(model, layer, parallelism.tp, parallelism.ep, parallelism.etp) for layer in stage_layers
+        layer_parameters(model, layer, parallelism.tp, parallelism.ep, parallelism.etp)
+        for chunk in chunks
+        for layer in (*chunk.layers, *(modules if chunk.head else ()))
     ]
-    held = _sum(of_layers)
-    if embedding:
-        held = held.plus(embedding_parameters(model, parallelism.tp))
-    if head and not (model.tied_embeddings and embedding):
-        held = held.plus(head_parameters(model, parallelism.tp))
-    largest = max(of_layers, key=lambda parameters: parameters.total, default=Parameters())
-    weights, gradients, optimizer = _states(held, largest, training, parallelism)
-    activations = [layer_activation(model, layer, shard) for layer in stage_layers]
-    rounds = in_flight / (chunks or parallelism.chunks)
-    stored = _stored(activations, parallelism.recompute, rounds)
-    stored += embedding_activation(model, shard) * rounds if embedding else 0.0
-    stored += head_activation(model, shard) if head else 0.0
-    return MemoryBreakdown(stage, weights, gradients, optimizer, stored, _buffers(model, shard, parallelism))
+    weights, gradients, optimizer = _states(
+        _sum(of_layers).plus(_ends(model, chunks, parallelism.tp)),
+        max(of_layers, key=lambda parameters: parameters.total, default=Parameters()),
+        training,
+        parallelism,
+    )
+    activations = _activations(model, shard, parallelism.recompute, chunks, held)
+    return MemoryBreakdown(stage, weights, gradients, optimizer, activations, _buffers(model, shard, parallelism))
 
 
 def check_memory(stages: Sequence[MemoryBreakdown], accelerator: Accelerator) -> MemoryBreakdown:
@@ -175,10 +181,38 @@ def _expert_shard_ranks(parallelism: Parallelism) -> int:
     return max(1, min(same, parallelism.expert_data_ranks))
 
 
-def _stored(layers: Sequence[Activation], recompute: str, rounds: float) -> float:
-    """Bytes of the layers' activations, ``rounds`` times, and of the one layer that is being recomputed."""
-    working = max((layer.stored("none") - layer.stored(recompute) for layer in layers), default=0.0)
-    return sum(layer.stored(recompute) for layer in layers) * rounds + working
+def _ends(model: Model, chunks: Sequence[Chunk], tp: int) -> Parameters:
+    """Embedding and output matrix that a rank holds; the token table once, where both ends need it."""
+    embedding, head = (any(getattr(chunk, end) for chunk in chunks) for end in ("embedding", "head"))
+    held, table = Parameters(), embedding_parameters(model, tp)
+    if embedding:
+        held = held.plus(table)
+    if head:
+        held = held.plus(head_parameters(model, tp))
+        copies = int(model.table_at_both_ends and not model.tied_embeddings) - int(
+            model.table_at_both_ends and embedding
+        )
+        held = held.plus(Parameters(copies * table.tensor))
+    return held
+
+
+def _activations(model: Model, shard: Shard, recompute: str, chunks: Sequence[Chunk], held: np.ndarray) -> float:
+    """Bytes at the worst moment: each chunk's activations as often as they are held then, those of the loss, and of one
+    layer what is being recomputed."""
+    loss = loss_activation(model, shard) if any(chunk.head for chunk in chunks) else None
+    own, working = np.zeros(len(chunks) + 1), 0.0
+    for index, chunk in enumerate(chunks):
+        layers = [layer_activation(model, layer, shard) for layer in chunk.layers]
+        if chunk.head:
+            layers += [module_activation(model, module, shard) for module in range(model.mtp_modules)]
+        own[index] = sum(layer.stored(recompute) for layer in layers)
+        own[index] += embedding_activation(model, shard) if chunk.embedding else 0.0
+        own[index] += loss.weight if loss and chunk.head else 0.0
+        working = max([working, *(layer.stored("none") - layer.stored(recompute) for layer in layers)])
+    if loss:
+        own[-1] = loss.forward - loss.weight
+        working += loss.working
+    return float((held @ own).max(initial=0.0)) + working
 
 
 def _buffers(model: Model, shard: Shard, parallelism: Parallelism) -> float:

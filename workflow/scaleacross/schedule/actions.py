@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Literal
 
+import numpy as np
+
 Kind = Literal["F", "B", "W"]
 
 
@@ -141,6 +143,29 @@ class Schedule:
         bound, exact where a ``B`` frees nothing of it (Zero Bubble's M_W = M_B).
         """
         return tuple(max(held_after_each(row), default=0) for row in self.actions)
+
+    @cached_property
+    def most_held(self) -> tuple[np.ndarray, ...]:
+        """``[rank]`` -> what it holds at every moment that may be its peak, whatever its chunks weigh.
+
+        Shape (moments, copies * chunks + 1), each row once: activations of every chunk, counted as in
+        ``peak_in_flight``, and how many of them are of the loss with their backward still to come.
+        """
+        return tuple(self._most_held(rank) for rank in range(self.stages))
+
+    def _most_held(self, rank: int) -> np.ndarray:
+        row, ends = self.actions[rank], self.positions[rank]
+        kinds = np.array([step.kind for step in row])
+        chunks = np.array([step.chunk for step in row])
+        forward, loss = kinds == "F", np.array(ends)[chunks] == self.depth - 1
+        frees = (kinds == "W") | ((kinds == "B") & np.array([step.whole for step in row]))
+        change = np.zeros((len(row) + 1, len(ends) + 1), dtype=np.int32)
+        change[forward.nonzero()[0], chunks[forward]] = 1
+        change[frees.nonzero()[0] + 1, chunks[frees]] -= 1  # freed once the action is over
+        change[:-1, -1] += forward & loss
+        change[1:, -1] -= (kinds == "B") & loss
+        tops = forward & ~np.append(forward[1:], False)  # anything but a forward only frees
+        return np.array(sorted(set(map(tuple, change.cumsum(axis=0)[:-1][tops].tolist()))), dtype=np.int32)
 
     @cached_property
     def peak_until_backward(self) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from ..trace.compute import block_cost
 from ..trace.cookbook import Cookbook
 from ..trace.generate import resolved
 from ..trace.steps import Recipe
-from ..trace.units import Unit, gathers, optimizer_elements, reductions, stage_units, without_tied_table
+from ..trace.units import Unit, gathers, optimizer_elements, reductions, stage_units, without_table
 from .pieces import NANO, SHORT, Clock, UnitKey, composed, serial_end, unit_key
 from .speeds import Speeds
 
@@ -226,9 +226,9 @@ class _Floor:
         model, last = self.subject.model, len(self.positions) - 1
         held = [place for _, place in places]
         rows = [self.positions[place] for place in held]
-        if model.tied_embeddings and 0 in held and last in held:
+        if model.table_at_both_ends and 0 in held and last in held:
             row = rows[held.index(last)]
-            rows[held.index(last)] = (*row[:-1], without_tied_table(row[-1], model, self.plan))
+            rows[held.index(last)] = (*row[:-1], without_table(row[-1], model, self.plan))
         return rows
 
     # -- the pipeline --------------------------------------------------------------------------------------------------

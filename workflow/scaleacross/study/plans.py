@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..cluster import Accelerator, Cluster
 from ..cluster.accelerator import accelerator_from, plain_accelerator
 from ..errors import Infeasible
@@ -18,7 +20,7 @@ from ..model import Model, training_flops
 from ..plan.degrees import BY_SPEED, Parallelism, Training, parallelism_from
 from ..plan.dims import NetworkDim, Placement
 from ..plan.layers import layer_ranges, spread_layers
-from ..plan.memory import MemoryBreakdown, stage_memory
+from ..plan.memory import Chunk, MemoryBreakdown, stage_memory
 from ..plan.placement import place, world_error
 from ..plan.rules import micro_batches, validate
 from ..plan.sites import check_sites, tightest
@@ -62,10 +64,10 @@ class Memory:
 
 
 class ScheduleShape(NamedTuple):
-    """Of a schedule: ``[rank][chunk]`` -> position, ``[rank]`` -> most activations held at once, virtual stages."""
+    """Of a schedule: ``[rank][chunk]`` -> position, ``[rank]`` -> what it holds at its peaks, virtual stages."""
 
     positions: tuple[tuple[int, ...], ...]
-    peak_in_flight: tuple[int, ...]
+    most_held: tuple[np.ndarray, ...]
     depth: int
 
 
@@ -209,7 +211,7 @@ def schedule_shape(training: Training, parallelism: Parallelism) -> ScheduleShap
         schedule = build_schedule(training, parallelism)
         if len(_shapes) >= KEPT_SHAPES:
             _shapes.pop(next(iter(_shapes)))
-        _shapes[key] = ScheduleShape(schedule.positions, schedule.peak_in_flight, schedule.depth)
+        _shapes[key] = ScheduleShape(schedule.positions, schedule.most_held, schedule.depth)
     return _shapes[key]
 
 
@@ -221,22 +223,14 @@ def stage_memories(
 ) -> list[MemoryBreakdown]:
     """Memory of a rank of every pipeline stage at its peak."""
     ranges = layer_ranges(spread_layers(setting.model.layers, parallelism))
-    stages = []
-    for stage, positions in enumerate(schedule.positions):
-        layers = [layer for position in positions for layer in ranges[position]]
-        stages.append(
-            stage_memory(
-                setting.model,
-                setting.training,
-                parallelism,
-                layers,
-                schedule.peak_in_flight[stage],
-                stage,
-                embedding=0 in positions,
-                head=schedule.depth - 1 in positions,
-            )
+    last = schedule.depth - 1
+    chunks = [Chunk(layers, position == 0, position == last) for position, layers in enumerate(ranges)]
+    return [
+        stage_memory(
+            setting.model, setting.training, parallelism, [chunks[position] for position in positions], held, stage
         )
-    return stages
+        for stage, (positions, held) in enumerate(zip(schedule.positions, schedule.most_held, strict=True))
+    ]
 
 
 def plan_content(setting: Setting, parallelism: Parallelism, placement: Placement) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from .cookbook import Cookbook
 from .fuse import fuse
 from .groups import GroupNames
 from .steps import COMPUTE, INPUT, Recipe
-from .units import Transfer, Unit, gathers, reductions, tied_bytes, without_tied_table
+from .units import Transfer, Unit, gathers, reductions, tied_bytes, without_table
 
 __all__ = ["COMPUTE", "INPUT", "Context", "Program", "Twin"]
 
@@ -60,15 +60,15 @@ class Context(Cookbook):
             for position in row:
                 units = self.positions[position]
                 if self._shares_table(stage) and units[-1].label == "head":
-                    units = (*units[:-1], without_tied_table(units[-1], self.model, self.parallelism))
+                    units = (*units[:-1], without_table(units[-1], self.model, self.parallelism))
                 chunks.append(units)
             result.append(tuple(chunks))
         return result
 
     def _shares_table(self, stage: int) -> bool:
-        """Whether tied embeddings are one table on this rank, which holds both ends of the model."""
+        """Whether the token table of both ends is one on this rank, which holds both."""
         ends = {0, self.schedule.depth - 1}
-        return self.model.tied_embeddings and ends <= set(self.schedule.positions[stage])
+        return self.model.table_at_both_ends and ends <= set(self.schedule.positions[stage])
 
     def chunk_units(self, stage: int) -> tuple[tuple[Unit, ...], ...]:
         """``[chunk]`` -> units of a pipeline rank."""
@@ -151,8 +151,8 @@ class Context(Cookbook):
     def twins(self, stage: int, rank: int, chunk: int, unit: Unit) -> list[Twin]:
         """Other holders of a unit's weights inside the pipeline.
 
-        DualPipe's second copy of a stage, and the other end of tied embeddings. Two holders add their gradients by
-        sending each other the whole: the bytes of an all-reduce of two.
+        DualPipe's second copy of a stage, and the other end where both hold the token table. Two holders add their
+        gradients by sending each other the whole: the bytes of an all-reduce of two.
         """
         schedule, parallelism = self.schedule, self.parallelism
         position, first_tag = schedule.positions[stage][chunk], 2 * schedule.micro_batches * schedule.depth + 3
@@ -168,7 +168,7 @@ class Context(Cookbook):
             index = [item.label for item in self.positions[position]].index(unit.label)
             tag = first_tag + schedule.weight_copies + position * (self.model.layers + 2) + index
             peers.append(Twin("copy", self.placement.stage_rank(rank, other), size, tag))
-        if unit.label in ("embedding", "head") and self.model.tied_embeddings and not self._shares_table(stage):
+        if unit.label in ("embedding", "head") and self.model.table_at_both_ends and not self._shares_table(stage):
             copy = chunk // schedule.chunks
             far = schedule.depth - 1 if unit.label == "embedding" else 0
             other = next(

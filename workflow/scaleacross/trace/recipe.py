@@ -66,14 +66,8 @@ class Kitchen:
 
     def backward(self, layer: int, whole: bool) -> Recipe:
         """Backward of one layer, recomputation first; input gradients only unless ``whole``."""
-        chain, after = _Chain(self), _START
-        if self.parallelism.recompute == "full":
-            chain.prefix = "recompute."
-            after = self._layer_forward(chain, layer, after)
-            chain.prefix = ""
-        feed_forward = self._moe_backward if self.model.is_moe(layer) else self._mlp_backward
-        after = feed_forward(chain, layer, whole, after)
-        return chain.finish(self._attention_backward(chain, layer, whole, after))
+        chain = _Chain(self)
+        return chain.finish(self._layer_backward(chain, layer, whole, _START))
 
     def weight(self, layer: int) -> Recipe:
         """Weight gradients of one layer, where the schedule runs them apart."""
@@ -141,6 +135,15 @@ class Kitchen:
         else:
             after = chain.compute("attention", core + output, gathered)
         return chain.reduce("attention.rs", after)
+
+    def _layer_backward(self, chain: _Chain, layer: int, whole: bool, after: Handles) -> Handles:
+        if self.parallelism.recompute == "full":
+            prefix, chain.prefix = chain.prefix, f"{chain.prefix}recompute."
+            after = self._layer_forward(chain, layer, after)
+            chain.prefix = prefix
+        feed_forward = self._moe_backward if self.model.is_moe(layer) else self._mlp_backward
+        after = feed_forward(chain, layer, whole, after)
+        return self._attention_backward(chain, layer, whole, after)
 
     def _attention_backward(self, chain: _Chain, layer: int, whole: bool, after: Handles) -> Handles:
         operators = attention_operators(self.model, layer, self.shard)
@@ -226,10 +229,7 @@ class Kitchen:
     def _module_backward(self, chain: _Chain, module: int, whole: bool, after: Handles) -> Handles:
         layer = self.model.layers + module
         chain.prefix = f"mtp{module}."
-        after = self._head_backward(chain, whole, after)
-        feed_forward = self._moe_backward if self.model.is_moe(layer) else self._mlp_backward
-        after = feed_forward(chain, layer, whole, after)
-        after = self._attention_backward(chain, layer, whole, after)
+        after = self._layer_backward(chain, layer, whole, self._head_backward(chain, whole, after))
         after = chain.compute("entry", self._back(self._module_entry(module), whole, again=False), after)
         chain.prefix = ""
         return after

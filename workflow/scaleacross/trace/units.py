@@ -59,19 +59,22 @@ def stage_units(model: Model, parallelism: Parallelism) -> tuple[tuple[Unit, ...
         if position == last:
             held = head_parameters(model, parallelism.tp)
             modules = tuple(range(model.layers, model.layers + model.mtp_modules))
-            units.append(_unit("head", (), held.plus(_held(model, parallelism, modules))))
+            held = held.plus(_held(model, parallelism, modules))
+            if modules and not model.tied_embeddings:  # a copy of the token table, as in Megatron Core
+                held = held.plus(Parameters(embedding_parameters(model, parallelism.tp).tensor))
+            units.append(_unit("head", (), held))
         result.append(tuple(units))
     return tuple(result)
 
 
-def without_tied_table(unit: Unit, model: Model, parallelism: Parallelism) -> Unit:
-    """A head whose output matrix is the embedding's on the same rank: counted there, not here."""
+def without_table(unit: Unit, model: Model, parallelism: Parallelism) -> Unit:
+    """A head whose token table is the embedding's on the same rank: counted there, not here."""
     table = embedding_parameters(model, parallelism.tp).tensor
     return Unit(unit.label, unit.layers, unit.dense - table, unit.expert)
 
 
 def tied_bytes(model: Model, parallelism: Parallelism) -> int:
-    """Gradient of the token table that first and last stage add up when embeddings are tied, bytes."""
+    """Gradient of the token table that first and last stage add up where both hold it, bytes."""
     return embedding_parameters(model, parallelism.tp).tensor * parallelism.gradient_bytes
 
 
