@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-MODEL_NOISE_PCT = 1.4  # the largest gain measured from a mildly slower network (docs/network-model.md, anomalies)
-
 
 def add_parser(subparsers: Any) -> None:
     """Options of the command."""
@@ -56,6 +54,7 @@ def summary(folder: Path) -> str:
 
 def _winner(entry: Mapping[str, Any]) -> list[str]:
     from ..report.change import memory_sentences, nearest
+    from ..search.thresholds import NOISE
 
     if entry["point_id"] is None:
         return [f"  no winner: {entry['why']}"]
@@ -73,10 +72,9 @@ def _winner(entry: Mapping[str, Any]) -> list[str]:
             f" on {entry['gpus']:,.0f} GPUs at {entry['usd_per_hour']:,.0f} USD an hour"
         )
     lines += [f"    {gain}" for gain in _gains(entry)]
-    if any(abs(value) < MODEL_NOISE_PCT for value in entry["gain_pct"].values()):
-        lines.append(
-            f"    designs within {MODEL_NOISE_PCT} % of each other tie within the model (docs/network-model.md)"
-        )
+    noise_pct = 100 * NOISE
+    if any(abs(value) < noise_pct for value in entry["gain_pct"].values()):
+        lines.append(f"    designs within {noise_pct:g} % of each other tie within the model (docs/network-model.md)")
     if "why" in entry:
         lines.append(f"    why: {entry['why']['summary']}")
     thresholds = entry.get("thresholds", {})
