@@ -84,7 +84,7 @@ def test_a_scaled_twin_of_the_default_cluster_charges_what_its_tiers_say(tmp_pat
     result = run_astra_sim(binary, write_traces(tmp_path, builders), tmp_path, 60)
     assert (result.status, result.message) == ("ok", "")
     compute = math.floor(operations / 989e12 * 1e9)
-    bandwidth = 50e9 / (2.8 * 0.5)
+    bandwidth = cluster.tier("campus").bandwidth / (2.8 * 0.5)
     assert result.finish_cycles.tolist() == pytest.approx([compute + 300_000 + size / bandwidth * 1e9] * 64, rel=1e-6)
     assert result.exposed_cycles.tolist() == (result.finish_cycles - compute).tolist()
 
