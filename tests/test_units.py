@@ -46,6 +46,17 @@ def test_quantities_are_si(text: str, unit: str, value: float) -> None:
         ("1/0 s", "second"),
         ("()", "second"),
         ("3 m", "second"),
+        ("1,5 GB/s", "byte/second"),  # 1.5 to some, and 15 without the comma
+        ("1,000 GB/s", "byte/second"),
+        ("GB/s", "byte/second"),
+        ("1 GB/s + 1 GB/s", "byte/second"),
+        ("9**9**9**9 s", "second"),
+        ("9 s**9", "second"),
+        ("1e400 s", "second"),
+        ("nan s", "second"),
+        ("inf s", "second"),
+        ("5 if", "second"),
+        ("٣ s", "second"),
     ],
 )
 def test_another_kind_or_no_unit_is_refused(text: str | int, unit: str) -> None:

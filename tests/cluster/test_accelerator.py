@@ -38,6 +38,11 @@ def test_quantities_become_si(tmp_path: Path) -> None:
         ({"memory": "80"}, "E-UNIT"),
         ({"peak_flops": "3"}, "E-ACCELERATOR"),
         ({"memory_bandwidth": "2 W"}, "E-UNIT"),
+        ({"memory_bandwidth": "0 TB/s"}, "memory_bandwidth is 0 TB/s; write more than 0"),
+        ({"peak_flops": "{bf16: -100 TFLOPS}"}, "peak_flops.bf16 is -100 TFLOPS"),
+        ({"memory": "nan GiB"}, "E-UNIT"),
+        ({"memory": "-80 GiB"}, "memory is -80 GiB"),
+        ({"reserved_memory": "-4 GiB"}, "write 0 or more"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, values: dict[str, str | None], said: str) -> None:

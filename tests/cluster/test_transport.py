@@ -106,6 +106,9 @@ def test_a_file_s_transport_reaches_its_tier(tmp_path: File) -> None:
         ("outstanding: 1 MiB", "outstanding: 1048576", "E-VALUE", ["transports.gbn.outstanding", "no unit"]),
         ("scheme: go-back-n", "scheme: go-back-m", "E-VALUE", ["transports.gbn.scheme", "go-back-m"]),
         ("loss: 1e-4", "loss: 1", "E-VALUE", ["tiers.1.loss"]),
+        ("loss: 1e-4", "loss: 0.99", "E-VALUE", ["tiers.1.loss", "0.5"]),
+        ("outstanding: 1 MiB", "mtu: 32 B", "E-VALUE", ["transports.gbn.mtu", "64"]),
+        ("outstanding: 1 MiB", "message: 1e300 MiB", "E-VALUE", ["transports.gbn.message", "more than 1e+15 byte"]),
         ("loss: 1e-4", "loss: 5 %", "E-VALUE", ["tiers.1.loss"]),
         ("paths: 8", "paths: -1", "E-VALUE", ["tiers.1.paths"]),
         ("queue_pairs: a page", "mtu: a page", "E-KEY", ["transports.gbn", "'mtu'"]),
@@ -120,6 +123,19 @@ def test_a_mistake_is_one_clear_error(tmp_path: File, old: str, new: str, error_
     assert caught.value.error_id == error_id and "\n" not in str(caught.value)
     for words in ("mini.yaml.j2", *says):
         assert words in str(caught.value)
+
+
+def test_chunks_that_hardly_ever_arrive_whole_are_refused_before_memory_runs_out(tmp_path: File) -> None:
+    """99.7 % of chunks of 16 packets need 12,000 repeats of repeats; at 90 % the mean is still found in no time."""
+    text = MINIMAL.replace("scheme: go-back-n", "scheme: selective-repeat, chunk: 16 KiB")
+    path = tmp_path / "mini.yaml.j2"
+    path.write_text(text.replace("loss: 1e-4", "loss: 0.43"))
+    assert 0 < effective(load_cluster(path).tier("region")).bandwidth < load_cluster(path).tier("region").bandwidth
+    path.write_text(text.replace("loss: 1e-4", "loss: 0.5").replace("16 KiB", "64 KiB"))
+    with pytest.raises(
+        InvalidInput, match=r"E-TRANSPORT: .*tiers.region: 100.0% of the chunks of 65536 bytes.*smaller"
+    ):
+        load_cluster(path)
 
 
 PRESETS = ("meta-2dc-16k", "meta-5dc", "llama3-24k", "bag-regions", "metro", "long-haul-1000km")

@@ -6,6 +6,7 @@ scalars as YAML 1.2 does (core schema): only ``true``/``false`` are booleans, ``
 
 from __future__ import annotations
 
+import math
 import re
 import types
 from collections.abc import Hashable
@@ -102,14 +103,20 @@ def missing_file(path: Path, problem: str = "No such file or directory") -> Inva
     return InvalidInput("E-FILE", f"{path}: {problem}", f"there is no folder {path.parent}")
 
 
-def quantity(unit: str) -> Any:
-    """A pydantic field type: text with a unit (``"150 us"``) read as a float in ``unit`` (see :func:`units.parse`)."""
+def quantity(unit: str, most: float = math.inf) -> Any:
+    """A pydantic field type: text with a unit (``"150 us"``) read as a float in ``unit`` (see :func:`units.parse`).
+
+    More than ``most`` is refused: numbers that no cluster has, and no simulator can hold.
+    """
 
     def convert(value: Any) -> float:
         try:
-            return parse(value if isinstance(value, str | int | float) else str(value), unit)
+            number = parse(value if isinstance(value, str | int | float) else str(value), unit)
         except InvalidInput as error:
             raise PydanticCustomError("quantity", "{text}", {"text": f"{error.clash}; {error.fix}"}) from None
+        if number > most:
+            raise PydanticCustomError("quantity", "{text}", {"text": f"{value!r} is more than {most:g} {unit}"})
+        return number
 
     return Annotated[float, BeforeValidator(convert)]
 

@@ -6,8 +6,10 @@ Inside the package everything is SI: bytes, seconds, bytes/second, FLOP/second. 
 
 from __future__ import annotations
 
+import math
+import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import InvalidInput
 
@@ -51,37 +53,39 @@ def _registry() -> pint.UnitRegistry:
     return registry
 
 
+# A number, then units multiplied or divided: no sums or powers, and no comma, a point to some and nothing to others.
+_QUANTITY = re.compile(
+    r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ]+(?:\s*[/*]\s*[A-Za-zµμ]+)*)?\s*", re.ASCII
+)
+
+
 @cache
 def parse(text: str | int | float, unit: str) -> float:
     """``text``, a number and a unit, in ``unit``: byte, second, byte/second, flop/second, meter, watt ...
 
     Raises:
-        InvalidInput: E-UNIT for a bare number, an unknown unit, or one of another kind.
+        InvalidInput: E-UNIT for a bare number or unit, an unknown unit, one of another kind, or a number beyond floats.
     """
     import pint
 
     example = _EXAMPLES.get(unit, unit)
     if not isinstance(text, str):
         raise InvalidInput("E-UNIT", f"{text!r} has no unit", f"write for example {example}")
-    # what pint's parser raises on text that is no quantity
-    failures = (
-        pint.errors.PintError,
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        SyntaxError,
-        TypeError,
-        ValueError,
-    )
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        clash = f"{text!r:.60} is not a number (with a point, no comma) and a unit"
+        raise InvalidInput("E-UNIT", clash, f"write for example {example}")
+    number, written = match.groups()
+    if written is None:
+        raise InvalidInput("E-UNIT", f"{text!r} has no unit", f"write for example {example}")
     try:
-        quantity: Any = _registry().Quantity(text)
-        if not quantity.unitless or unit == "dimensionless":
-            return float(quantity.to(unit).magnitude)
-    except failures as error:
-        raise InvalidInput(
-            "E-UNIT", f"{text!r} is not a quantity in {unit} ({error})", f"write e.g. {example}"
-        ) from None
-    raise InvalidInput("E-UNIT", f"{text!r} has no unit", f"write for example {example}")
+        value = float(_registry().Quantity(float(number), written).to(unit).magnitude)
+    except pint.errors.PintError as error:
+        clash = f"{text!r} is not a quantity in {unit} ({error})"
+        raise InvalidInput("E-UNIT", clash, f"write e.g. {example}") from None
+    if not math.isfinite(value):
+        raise InvalidInput("E-UNIT", f"{text!r} is no finite number", f"write for example {example}")
+    return value
 
 
 def nanoseconds(seconds: float) -> float:

@@ -99,7 +99,8 @@ def load_accelerator(path: Path | str) -> Accelerator:
     """Read ``config/accelerators/<name>.yaml``.
 
     Raises:
-        InvalidInput: E-ACCELERATOR for a missing file, an unknown or missing key; E-UNIT for a quantity without a unit.
+        InvalidInput: E-ACCELERATOR for a missing file, an unknown or missing key, a number that is not positive; E-UNIT
+            for a quantity without a unit.
     """
     path = Path(path)
     try:
@@ -123,13 +124,23 @@ def load_accelerator(path: Path | str) -> Accelerator:
         raise InvalidInput(
             "E-ACCELERATOR", f"{path}: peak_flops is not a mapping", "write peak_flops: {bf16: 989 TFLOPS}"
         )
+
+    def number(key: str, value: Any, unit: str, positive: bool = True) -> float:
+        """SI; E-ACCELERATOR where it is not above 0 (or not at least 0)."""
+        si = parse(value, unit)
+        if si < 0 or (positive and not si):
+            clash = f"{path}: {key} is {value}"
+            raise InvalidInput("E-ACCELERATOR", clash, "write more than 0" if positive else "write 0 or more")
+        return si
+
+    peaks = {str(name): number(f"peak_flops.{name}", rate, "flop/second") for name, rate in raw["peak_flops"].items()}
     return Accelerator(
         name=str(raw["name"]),
-        peak_flops={str(precision): parse(rate, "flop/second") for precision, rate in raw["peak_flops"].items()},
-        memory_bytes=parse(raw["memory"], "byte"),
-        memory_bandwidth=parse(raw["memory_bandwidth"], "byte/second"),
-        reserved_bytes=parse(raw.get("reserved_memory", "0 GiB"), "byte"),
-        power=parse(raw.get("power", "0 W"), "watt"),
+        peak_flops=peaks,
+        memory_bytes=number("memory", raw["memory"], "byte"),
+        memory_bandwidth=number("memory_bandwidth", raw["memory_bandwidth"], "byte/second"),
+        reserved_bytes=number("reserved_memory", raw.get("reserved_memory", "0 GiB"), "byte", positive=False),
+        power=number("power", raw.get("power", "0 W"), "watt", positive=False),
         calibration=raw.get("calibration") or {},
         source=str(raw.get("source", "")),
     )

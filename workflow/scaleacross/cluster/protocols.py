@@ -24,6 +24,7 @@ from .scheme import Scheme
 
 CUBIC_C, CUBIC_BETA = 0.4, 0.7  # RFC 8312
 _GRID = 129  # points of the quadrature between two repair times
+_POINTS = 8192  # in all: most of a mean is in few of many intervals
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,9 @@ def _unit(scheme: Scheme) -> int:
     return max(1, round(scheme.chunk / scheme.mtu)) if scheme.chunk else 1
 
 
-def _unit_loss(scheme: Scheme, path: Path) -> float:
-    return -math.expm1(_unit(scheme) * math.log1p(-path.loss))
+def unit_loss(scheme: Scheme, loss: float) -> float:
+    """Probability that some packet of what is repaired together (a chunk, else a packet) is lost."""
+    return -math.expm1(_unit(scheme) * math.log1p(-loss))
 
 
 def _selective_pace(scheme: Scheme, path: Path, time: float) -> float:
@@ -190,9 +192,9 @@ def _selective_pace(scheme: Scheme, path: Path, time: float) -> float:
     a loss lasts a round trip and the repairs of its worst packet, in which the J packets before the first loss have let
     as many more follow. Renewals are the bursts.
     """
-    spacing = scheme.queue_pairs * time / (1 - _unit_loss(scheme, path))
+    spacing = scheme.queue_pairs * time / (1 - unit_loss(scheme, path.loss))
     round_trip, window = path.rtt + time, scheme.window
-    p = _unit_loss(scheme, path)
+    p = unit_loss(scheme, path.loss)
     busy = window * spacing
     if p == 0:
         return max(busy, round_trip) / window
@@ -227,7 +229,7 @@ def _selective_repeat_time(scheme: Scheme, path: Path, packets: int, time: float
     pairs = min(scheme.queue_pairs, packets)
     window = scheme.window * pairs
     sent = _lossless(packets, window, time, path.rtt)
-    unit, p = _unit(scheme), _unit_loss(scheme, path)
+    unit, p = _unit(scheme), unit_loss(scheme, path.loss)
     if p == 0:
         return sent
     repeats = _repeats(p, _repair(scheme, path, time))
@@ -297,7 +299,7 @@ def missing_when_undecodable(scheme: Scheme, chunk_loss: float) -> float:
 
 def _resent(scheme: Scheme, path: Path) -> float:
     """Transmissions for each first one, fallback included."""
-    p = _unit_loss(scheme, path)
+    p = unit_loss(scheme, path.loss)
     if p == 0:
         return 1.0
     group = scheme.data_chunks + scheme.parity_chunks
@@ -307,7 +309,7 @@ def _resent(scheme: Scheme, path: Path) -> float:
 def _erasure_time(scheme: Scheme, path: Path, packets: int, time: float) -> float:
     """All chunks of data and parity are sent once. A group that fails is asked for ``slack_rtts`` round trips after its
     end; the answer needs one more, and selective repeat from then on."""
-    unit, p = _unit(scheme), _unit_loss(scheme, path)
+    unit, p = _unit(scheme), unit_loss(scheme, path.loss)
     group = scheme.data_chunks * unit
     groups = max(1, math.ceil(packets / group))
     carried = packets + groups * scheme.parity_chunks * unit
@@ -337,7 +339,8 @@ def repair_tail(units: int, pace: float, times: tuple[float, ...], missing: tupl
         return 0.0
     edges = np.array(times)
     keep = np.log1p(-np.minimum(np.array(missing), 1 - 1e-15))
-    y = np.concatenate([np.linspace(a, b, _GRID)[:-1] for a, b in pairwise(edges)])
+    points = max(9, min(_GRID, _POINTS // len(edges)))
+    y = np.concatenate([np.linspace(a, b, points)[:-1] for a, b in pairwise(edges)])
     # number of units whose time since they were sent, at y, is below an edge
     younger = np.clip(np.ceil((np.append(edges[1:], np.inf)[:, None] - y) / pace), 0, units)
     counts = np.diff(younger, axis=0, prepend=0)

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     Rate: TypeAlias = float
     Seconds: TypeAlias = float
 else:
-    Price = Annotated[quantity("usd/hour"), Field(ge=0, allow_inf_nan=False)]
-    Watts = Annotated[quantity("watt"), Field(gt=0, allow_inf_nan=False)]
-    Rate = Annotated[quantity("byte/second"), Field(gt=0, allow_inf_nan=False)]
-    Seconds = Annotated[quantity("second"), Field(ge=0, allow_inf_nan=False)]
+    Price = Annotated[quantity("usd/hour", most=1e6), Field(ge=0)]
+    Watts = Annotated[quantity("watt"), Field(gt=0)]
+    Rate = Annotated[quantity("byte/second", most=1e15), Field(gt=0)]
+    Seconds = Annotated[quantity("second", most=100), Field(ge=0)]
 
 
 @dataclass(frozen=True)

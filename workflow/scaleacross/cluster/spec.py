@@ -21,7 +21,19 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import InvalidInput, did_you_mean
 from ..schema import parse_yaml, quantity, validate
-from .sites import Pair, PairsFile, Price, Rate, Site, SiteFile, read_sites, site_notes, slowest_link, slowest_pair
+from .sites import (
+    Pair,
+    PairsFile,
+    Price,
+    Rate,
+    Seconds,
+    Site,
+    SiteFile,
+    read_sites,
+    site_notes,
+    slowest_link,
+    slowest_pair,
+)
 from .template import render
 from .transport import IDEAL, Number, Transport, TransportFile, find_transport
 
@@ -30,6 +42,7 @@ Topology = Literal["Switch", "Ring", "FullyConnected"]
 FIBRE_SECONDS_PER_METRE = 5e-9  # light in glass: about 5 us/km one way
 ASSUMPTION = "assumption:"
 JOULES_A_KWH = 3.6e6
+LEAST_SHARE = 1e4  # bytes/s of a GPU; network.yml holds no less than 1e-6 GiB/s
 
 
 @dataclass(frozen=True)
@@ -222,7 +235,7 @@ def parse_oversubscription(value: Any) -> float:
     match = re.fullmatch(r"\s*1\s*:\s*(\d+(?:\.\d+)?)\s*", str(value))
     ratio = float(match[1]) if match else 0.0
     if ratio < 1:
-        numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", str(value))]
+        numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", str(value))]
         meant = max(numbers, default=2.8) / (min(numbers) if len(numbers) == 2 and min(numbers) > 0 else 1)
         clash = f"{value!r} is no oversubscription (uplink to ports, 1:1 or more)"
         raise InvalidInput("E-OVERSUBSCRIPTION", clash, f'write "1:{max(meant, 1):g}"')
@@ -249,12 +262,12 @@ class _TierFile(_Strict):
     size: int = Field(ge=1)
     pairs: PairsFile | None = None
     bandwidth: Annotated[Rate | None, Field(validate_default=True)] = None
-    egress: Annotated[quantity("usd/byte"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
-    latency: Annotated[quantity("second"), Field(ge=0, allow_inf_nan=False)] | None = None  # type: ignore[valid-type]
-    distance: Annotated[quantity("meter"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
+    egress: Annotated[quantity("usd/byte", most=1e-3), Field(ge=0)] = 0.0  # type: ignore[valid-type]
+    latency: Seconds | None = None
+    distance: Annotated[quantity("meter", most=1e9), Field(ge=0)] = 0.0  # type: ignore[valid-type]
     oversubscription: Annotated[float, BeforeValidator(_ratio)] = 1.0
     topology: Topology = "Switch"
-    loss: Annotated[Number, Field(ge=0, lt=1)] = 0.0
+    loss: Annotated[Number, Field(ge=0, le=0.5)] = 0.0
     paths: int = Field(0, ge=0)
     transport: str = IDEAL
     source: Source = Field(default_factory=dict)
@@ -291,13 +304,24 @@ class _TierFile(_Strict):
         return self
 
     def read(self, where: str, transports: Mapping[str, TransportFile]) -> Tier:
-        """The tier in SI units, with its notes; E-TRANSPORT for a transport that the file does not have."""
-        slowest = slowest_link(self.pairs, f"{where}: tiers.{self.name}") if self.pairs else None
+        """The tier in SI units, with its notes.
+
+        Raises:
+            InvalidInput: E-TRANSPORT for a transport that the file does not have; E-VALUE where a GPU's share of the
+                uplink is too small for the files of a simulator.
+        """
+        place = f"{where}: tiers.{self.name}"
+        slowest = slowest_link(self.pairs, place) if self.pairs else None
+        bandwidth = slowest.bandwidth if slowest else float(self.bandwidth or 0.0)
+        if bandwidth / self.oversubscription < LEAST_SHARE:
+            clash = f"{place}: bandwidth {bandwidth:g} B/s at 1:{self.oversubscription:g} leaves a GPU"
+            clash += f" {bandwidth / self.oversubscription:.3g} B/s"
+            raise InvalidInput("E-VALUE", clash, f"make it {LEAST_SHARE:g} B/s or more")
         latency = (self.latency or 0.0) + self.distance * FIBRE_SECONDS_PER_METRE
         return Tier(
             name=self.name,
             size=self.size,
-            bandwidth=slowest.bandwidth if slowest else float(self.bandwidth or 0.0),
+            bandwidth=bandwidth,
             latency=latency + (slowest.latency if slowest else 0.0),
             oversubscription=self.oversubscription,
             topology=self.topology,
@@ -306,8 +330,8 @@ class _TierFile(_Strict):
             paths=self.paths,
             pairs=self.pairs.links() if self.pairs else (),
             egress=self.egress,
-            transport=find_transport(self.transport, transports, f"{where}: tiers.{self.name}"),
-            notes=_notes(self.name, self._written, self.source, f"{where}: tiers.{self.name}"),
+            transport=find_transport(self.transport, transports, self.loss, place),
+            notes=_notes(self.name, self._written, self.source, place),
         )
 
 
@@ -321,7 +345,7 @@ class _ClusterFile(_Strict):
     mixed_accelerators: Literal["refuse", "slowest", "by-site"] = "refuse"
     price: Price | None = None
     pue: Annotated[Number, Field(ge=1, le=3)] = 1.0
-    energy_price: Annotated[quantity("usd/joule"), Field(ge=0, allow_inf_nan=False)] = 0.0  # type: ignore[valid-type]
+    energy_price: Annotated[quantity("usd/joule", most=1), Field(ge=0)] = 0.0  # type: ignore[valid-type]
     transports: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")], TransportFile] = Field(default_factory=dict)
     tiers: list[_TierFile] = Field(min_length=1)
 

@@ -22,12 +22,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from ..errors import InvalidInput, did_you_mean
 from ..schema import quantity
-from .protocols import Path, completion, goodput, wire_overhead
+from .protocols import Path, completion, goodput, unit_loss, wire_overhead
 from .scheme import Scheme
 from .sharing import collision_efficiency
 
 IDEAL = "ideal"
 MIB = 2**20
+MOST_CHUNKS_LOST = 0.9  # beyond that a transfer is repeats of repeats
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ if TYPE_CHECKING:
     Seconds: TypeAlias = float
     Number: TypeAlias = float
 else:
-    Bytes = Annotated[quantity("byte"), Field(gt=0, allow_inf_nan=False)]
-    Seconds = Annotated[quantity("second"), Field(ge=0, allow_inf_nan=False)]
+    Bytes = Annotated[quantity("byte", most=1e15), Field(ge=1)]
+    Seconds = Annotated[quantity("second", most=100), Field(ge=0)]
     Number = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 
 
@@ -149,7 +150,7 @@ class TransportFile(BaseModel):
     queue_pairs: Annotated[int, Field(ge=1, le=65536)] = 1
     connections: Annotated[int, Field(ge=1, le=65536)] = 1
     outstanding: Bytes | None = None
-    mtu: Bytes = 4096.0
+    mtu: Annotated[Bytes, Field(ge=64, le=MIB)] = 4096.0
     chunk: Bytes | None = None
     repair_rtts: Annotated[Number, Field(ge=1)] = 1.0
     timeout: Seconds = 0.0
@@ -202,15 +203,23 @@ class TransportFile(BaseModel):
         return Transport(name, scheme, self.balance, self.message)
 
 
-def find_transport(name: str, known: Mapping[str, TransportFile], where: str) -> Transport | None:
+def find_transport(name: str, known: Mapping[str, TransportFile], loss: float, where: str) -> Transport | None:
     """The transport a tier names; None for ``ideal``.
 
     Raises:
-        InvalidInput: E-TRANSPORT for a name that the file does not have.
+        InvalidInput: E-TRANSPORT for a name that the file does not have, or where the tier's ``loss`` of a packet means
+            that hardly a chunk arrives whole.
     """
     if name == IDEAL:
         return None
     if name not in known:
         clash = f"{where}: no transport '{name}' among the file's transports"
         raise InvalidInput("E-TRANSPORT", clash, did_you_mean(name, [*known, IDEAL]))
-    return known[name].read(name)
+    transport = known[name].read(name)
+    lost = unit_loss(transport.scheme, loss)
+    if lost > MOST_CHUNKS_LOST:
+        clash = (
+            f"{where}: {lost:.1%} of the chunks of {known[name].chunk:g} bytes lose a packet (loss {loss:g} of each)"
+        )
+        raise InvalidInput("E-TRANSPORT", clash, f"make chunk of transports.{name} or loss smaller")
+    return transport
