@@ -217,6 +217,17 @@ def test_a_launch_script_is_read() -> None:
     assert reading.notes == ("no part of the plan, passed over: --lr",)
 
 
+def test_defaults_of_variables_are_their_values() -> None:
+    """``${NNODES:-64}``, as launch scripts let a scheduler's variables override what they say."""
+    for default in ("${NNODES:-64}", '${NNODES:-"64"}', "${NNODES-${FEW:-64}}", "${1:-64}", "${FEW:-$MANY}"):
+        script = SCRIPT.replace("NNODES=64", f"MANY=64\nNNODES={default}")
+        assert read("megatron-lm", script) == read("megatron-lm", SCRIPT), default
+    endless = SCRIPT.replace("NNODES=64", "P=/mine:$P\nQ=${P:-$Q}\nNNODES=64\n$P $Q")
+    assert read("megatron-lm", endless) == read("megatron-lm", SCRIPT)
+    with pytest.raises(InvalidInput, match=r"E-FLAG: --nnodes is '\$\{UNKNOWN\}'"):
+        read("megatron-lm", SCRIPT.replace("NNODES=64", "NNODES=${UNKNOWN}"))
+
+
 LINE = (
     "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 8 --hidden-size 64 --num-attention-heads 8 "
     "--seq-length 64 --max-position-embeddings 64 --vocab-size 128 --micro-batch-size 1 "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...errors import InvalidInput
 
@@ -80,7 +80,7 @@ COMPANIONS = frozenset(
 #: Flags near one of the above in spelling that have nothing to do with the plan.
 _UNRELATED = frozenset({"--eval-micro-batch-size", "--eval-global-batch-size", "--encoder-seq-length"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d+)(?::?[-=]([^{}]*))?\}|([A-Za-z_]\w*))")
 NEARLY = 0.93
 
 
@@ -179,7 +179,7 @@ class Flags:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Words of a shell script: comments dropped, lines joined, variables that it sets itself put in."""
+    """Words of a shell script: comments dropped, lines joined, variables that it sets or has a default for put in."""
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as error:
@@ -189,10 +189,21 @@ def _words(text: str) -> Iterator[str]:
         assigned = _ASSIGNMENT.fullmatch(word)
         if assigned and assigned[2] != "(":
             value = assigned[2].removeprefix("(")
-            known[assigned[1]] = _VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), value)
+            known[assigned[1]] = _expanded(value, known)
             if assigned[2].startswith("(") and value:
                 yield value
             continue
         word = word.rstrip(")") if word.count(")") > word.count("(") else word
         if word and word != "(":
-            yield _VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), word)
+            yield _expanded(word, known)
+
+
+def _expanded(word: str, known: Mapping[str, str]) -> str:
+    """A word with its variables' values: ``$X``, ``${X}``, and ``${X:-8}`` (the default where X has no value)."""
+
+    def value(match: re.Match[str]) -> str:
+        return known.get(match[1] or match[3]) or (match[0] if match[2] is None else match[2])
+
+    for _ in range(1 + word.count("{")):  # from the inside out: a default may name variables
+        word = _VARIABLE.sub(value, word)
+    return word
