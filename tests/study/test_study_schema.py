@@ -84,6 +84,11 @@ def test_every_problem_is_listed_with_file_and_key(tmp_path: Path) -> None:
         ({"baselines": {"production": {"pp": 16}}}, "16 is not swept"),
         ({"baselines": {"production": {"oversubscription": "1:1"}}}, "not a baseline's to choose"),
         ({"baselines": {"best": {"best_of": ["production"]}}}, "no baseline 'production'"),
+        (
+            {"baselines": {"a": {"pp": 4}, "b": {"best_of": ["a"]}, "c": {"best_of": ["b"]}}},
+            "baselines.c.best_of: 'b' is a best_of itself; list its members",
+        ),
+        ({"search_limit": "10 s"}, "search_limit: nothing reads it where search is exhaustive"),
         ({"failure_threshold": 2.0}, "failure_threshold"),
         ({"simulator": "astrasim"}, "simulator"),
         ({"training": {"sequence_length": 8192}}, "training.global_batch: is missing"),

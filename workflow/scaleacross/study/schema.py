@@ -118,6 +118,7 @@ class Study(_Section):
     def _sections_agree(self) -> Study:
         problems = (
             list(self._simulator_problems())
+            + list(self._search_problems())
             + list(self._clashes())
             + list(self._constraint_problems())
             + list(self._baseline_problems())
@@ -145,6 +146,10 @@ class Study(_Section):
             yield "network_model: 'scaleacross' is not one of ASTRA-sim's (simulator: astra-sim); use unaware or aware"
         if self.network_model != "scaleacross" and self.swept.get("qos", ["fair"]) != ["fair"]:
             yield f"qos: network model {self.network_model!r} has no traffic classes; use scaleacross, or leave qos out"
+
+    def _search_problems(self) -> Iterator[str]:
+        if self.search_limit is not None and self.search != "certified":
+            yield "search_limit: nothing reads it where search is exhaustive; make search certified, or remove it"
 
     def _clashes(self) -> Iterator[str]:
         seen: dict[str, str] = {}
@@ -178,10 +183,12 @@ class Study(_Section):
             if "best_of" in wanted:
                 members = wanted["best_of"]
                 for member in members if isinstance(members, list) else [members]:
-                    if member not in self.baselines or "best_of" in self.baselines[str(member)]:
+                    if member not in self.baselines:
                         yield f"baselines.{baseline}.best_of: no baseline {member!r}; " + did_you_mean(
                             str(member), set(self.baselines) - {baseline}
                         )
+                    elif "best_of" in self.baselines[str(member)]:
+                        yield f"baselines.{baseline}.best_of: {member!r} is a best_of itself; list its members"
                 if len(wanted) > 1:
                     yield f"baselines.{baseline}: best_of stands alone"
                 continue
