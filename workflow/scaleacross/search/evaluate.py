@@ -11,6 +11,7 @@ import math
 import re
 import shutil
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Truncation to whole nanoseconds, as ASTRA-sim does it, may undercut a bound by this much without meaning anything.
 BOUND_TOLERANCE = 1e-3
+AWAY = 1.0  # seconds that a folder may be away while another takes its place
+KEPT_BYTES = 100_000_000  # of traces on disk; a loaded one takes a few times that
 AXES = ("tp", "cp", "ep", "pp", "dp", "other")
 
 
@@ -123,13 +126,71 @@ def judge_bound(found: Simulated) -> Row:
     return {"status": "ok", "reason": ""}
 
 
+class Workloads:
+    """Workloads that were loaded, the latest ones kept: a search goes from plan to plan and back.
+
+    Args:
+        bytes_kept: of trace files whose workloads are kept in memory, the latest one always.
+    """
+
+    def __init__(self, bytes_kept: int = KEPT_BYTES) -> None:
+        self.bytes_kept = bytes_kept
+        self._loaded: OrderedDict[str, tuple[object, int, Workload]] = OrderedDict()
+
+    def __call__(self, prefix: str) -> Workload:
+        """The workload of ``PREFIX.*.et``, read anew where its folder was replaced since.
+
+        Raises:
+            InvalidInput: as :func:`scaleacross.engine.load_workload`.
+        """
+        known = self._loaded.pop(prefix, None)
+        if known is None or known[0] != _state(prefix):
+            size = sum(file.stat().st_size for file in Path(prefix).parent.glob(f"{Path(prefix).name}.*.et"))
+            self._make_room(size)
+            state, workload = _loaded(prefix)
+            known = (state, size, workload)
+        self._loaded[prefix] = known
+        return known[2]
+
+    def _make_room(self, size: int) -> None:
+        while self._loaded and size + sum(item[1] for item in self._loaded.values()) > self.bytes_kept:
+            self._loaded.popitem(last=False)
+
+
+def _loaded(prefix: str) -> tuple[object, Workload]:
+    """A workload and the state it was read in; read again where its folder is replaced meanwhile."""
+    from ..engine import load_workload
+
+    end = time.monotonic() + AWAY
+    while True:
+        state = _state(prefix)
+        try:
+            workload = load_workload(prefix)
+        except InvalidInput:
+            if state is None and time.monotonic() < end:
+                time.sleep(0.01)
+            elif _state(prefix) == state:
+                raise
+            continue
+        if _state(prefix) == state:
+            return state, workload
+
+
+def _state(prefix: str) -> object:
+    """What changes when a folder of traces is replaced."""
+    try:
+        found = Path(prefix).parent.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 class Embedded:
     """The embedded engine: a workload is loaded once a plan and simulated on every configuration."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
-        self._prefix = ""
-        self._workload: Workload | None = None
+        self.workloads = Workloads()
 
     def run(self, pair: Pair) -> Simulated:
         """Simulate a pair.
@@ -137,11 +198,8 @@ class Embedded:
         Raises:
             Deadlock, LimitReached, InvalidInput: as the engine finds.
         """
-        from ..engine import load_config, load_workload, simulate
+        from ..engine import load_config, simulate
 
-        if self._workload is None or pair.workload != self._prefix:
-            self._workload = None  # the old one is freed before the new one is read
-            self._workload, self._prefix = load_workload(pair.workload), pair.workload
         folder = Path(pair.config)
         groups = folder / "comm_groups.json"
         config = load_config(
@@ -151,7 +209,7 @@ class Embedded:
             groups=groups if groups.is_file() else None,
         )
         outcome = simulate(
-            self._workload,
+            self.workloads(pair.workload),
             config,
             model=self.settings["network_model"],
             time_limit=float(self.settings["time_limit_s"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,9 +33,11 @@ class TraceRecord:
 
 
 def write_traces(folder: Path, content: Mapping[str, Any]) -> TraceRecord:
-    """Write a plan's traces into ``folder``; ``plan.json``, which says that all are there, comes last.
+    """Write a plan's traces as ``folder``, which is complete whenever it is there, whoever reads or writes it.
 
-    Processes of a search may want the same plan at the same time: one writes it, the others wait and find it.
+    Processes of a search may want the same plan at the same time: one writes it, the others wait and find it. It is
+    written beside its place and takes it by a rename, as a process of other code may be reading what was there; that is
+    moved away before it is removed, so that open files stay readable. ``plan.json`` says that all files are there.
 
     Raises:
         InvalidInput: E-WRITE, or what the generator finds.
@@ -43,16 +46,28 @@ def write_traces(folder: Path, content: Mapping[str, Any]) -> TraceRecord:
     kept = _read_record(folder, digest)
     if kept is not None:
         return kept
-    with alone_in(folder):
-        return _read_record(folder, digest) or _write(folder, content, digest)
+    beside = folder.with_name(f".{folder.name}")
+    with alone_in(beside):
+        kept = _read_record(folder, digest)
+        if kept is not None:
+            return kept
+        new, old = beside / "new", beside / "old"
+        for left in (new, old):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        record = _write(new, content, digest)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    return record
 
 
 def _write(folder: Path, content: Mapping[str, Any], digest: str) -> TraceRecord:
+    """Generate and write everything, ``plan.json`` last."""
     from ..trace.plan_files import write_plan
 
     model, training, parallelism, placement, accelerator = read_plan(content)
     schedule = build_schedule(training, parallelism)
-    (folder / RECORD).unlink(missing_ok=True)
     summary = write_plan(folder, model, training, parallelism, placement, schedule, accelerator)
     sizes = [file.stat().st_size for file in folder.glob(TRACES)]
     nodes = sum(counts["nodes"] for counts in summary["counts"].values())
