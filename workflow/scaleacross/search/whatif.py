@@ -6,10 +6,8 @@ plan whose schedule is made for given delays is made anew for the changed ones.
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +22,7 @@ from ..study.plans import Plan, Setting, parallelism_of
 from ..study.schema import Study
 from ..study.traces import write_traces
 from .bounds import MODELS, Bounds, config_from
-from .evaluate import BOUND_TOLERANCE
+from .evaluate import BOUND_TOLERANCE, Workloads
 from .relax import Relaxed, Skeleton
 from .speeds import Exact, Ideal, Unaware
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from ..engine.settings import Config
 
 NEVER = float("inf")
-LOADED = 24  # workloads kept in memory
 Values = Mapping[str, Any]
 Change = Callable[[Cluster], Cluster]
 
@@ -127,8 +124,9 @@ class Bench:
         self.scratch = Path(tempfile.mkdtemp(prefix="scaleacross-whatif-"))
         self.simulations = 0
         self._skeletons: dict[str, Skeleton] = {}
-        self._workloads: OrderedDict[str, Workload] = OrderedDict()
-        self._configs: dict[str, Config] = {}
+        self._written: dict[str, str] = {}  # plans whose traces are there -> where
+        self._workloads = Workloads()
+        self._configs: dict[tuple[str, Change], Config] = {}
 
     def close(self) -> None:
         """Remove what was written."""
@@ -140,7 +138,7 @@ class Bench:
 
         try:
             setting, plan = self.plan(values, change)
-            config = self._config(setting, plan, values)
+            config = self._config(setting, plan, values, change)
             self.simulations += 1
             found = simulate(self._workload(plan), config, model=self.model, time_limit=self.limit)
         except ScaleAcrossError:
@@ -160,7 +158,7 @@ class Bench:
                 columns = astra_dimensions(plan.placement.dims, setting.cluster)
                 return Relaxed(self._skeletons[plan.plan_id], Unaware(plan.placement, columns)).seconds()
             ideal = Ideal(plan.placement, simulated_tiers(setting.cluster))
-            speeds = Exact(ideal, self._config(setting, plan, values))
+            speeds = Exact(ideal, self._config(setting, plan, values, change))
             return Relaxed(self._skeletons[plan.plan_id], speeds).seconds()
         except Infeasible:
             return NEVER
@@ -171,24 +169,18 @@ class Bench:
         setting = replace(setting, cluster=change(setting.cluster))
         return setting, self.designer.plan(setting, parallelism_of(values, setting.cluster.gpus))
 
-    def _config(self, setting: Setting, plan: Plan, values: Values) -> Config:
-        dims, precision = plan.placement.dims, setting.training.precision
-        groups = plan.groups
-        files = render_config(dims, setting.cluster, setting.accelerator, values, precision, groups)
-        key = json.dumps(files, sort_keys=True)
+    def _config(self, setting: Setting, plan: Plan, values: Values, change: Change) -> Config:
+        key = (self.designer.config_key(setting, plan, values), change)
         if key not in self._configs:
+            dims, precision = plan.placement.dims, setting.training.precision
+            files = render_config(dims, setting.cluster, setting.accelerator, values, precision, plan.groups)
             self._configs[key] = config_from(files)
         return self._configs[key]
 
     def _workload(self, plan: Plan) -> Workload:
-        from ..engine import load_workload
-
-        if plan.plan_id not in self._workloads:
+        if plan.plan_id not in self._written:
             own = self.traces / plan.plan_id
             folder = own if (own / "plan.json").is_file() else self.scratch / plan.plan_id
             write_traces(folder, plan.content)
-            self._workloads[plan.plan_id] = load_workload(folder / "workload")
-            while len(self._workloads) > LOADED:
-                self._workloads.popitem(last=False)
-        self._workloads.move_to_end(plan.plan_id)
-        return self._workloads[plan.plan_id]
+            self._written[plan.plan_id] = str(folder / "workload")
+        return self._workloads(self._written[plan.plan_id])

@@ -157,11 +157,7 @@ class Designer:
         Raises:
             Infeasible: E-HALVING; InvalidInput: whatever is wrong with a template or a setting.
         """
-        dims = [[dim.size, dim.tier, dim.axis, dim.share] for dim in plan.placement.dims]
-        relevant = self.cluster_variables | self.config_variables
-        used = {name: value for name, value in values.items() if name in relevant}
-        flat = plan.content["parallelism"]["flat_rings"]
-        key = canonical_json([dims, used, setting.training.precision, flat])
+        key = self.config_key(setting, plan, values)
         if key not in self._configs:
             self._forget(self._configs)
             try:
@@ -173,7 +169,7 @@ class Designer:
                     setting.training.precision,
                     plan.groups,
                 )
-                self._configs[key] = (f"{len(dims)}d-{config_digest(files)}", files)
+                self._configs[key] = (f"{len(plan.placement.dims)}d-{config_digest(files)}", files)
             except Infeasible as error:
                 self._configs[key] = error
         config = self._configs[key]
@@ -182,6 +178,14 @@ class Designer:
         if plan.content["parallelism"]["granularity"] == "block":
             check_fused(plan.placement, json.loads(config[1]["system.json"]))
         return config
+
+    def config_key(self, setting: Setting, plan: Plan, values: Mapping[str, Any]) -> str:
+        """What a configuration is made from; the same for points that share one."""
+        dims = [[dim.size, dim.tier, dim.axis, dim.share] for dim in plan.placement.dims]
+        relevant = self.cluster_variables | self.config_variables
+        used = {name: value for name, value in values.items() if name in relevant}
+        flat = plan.content["parallelism"]["flat_rings"]
+        return canonical_json([dims, used, setting.training.precision, flat])
 
     def _forget(self, store: dict[Any, Any]) -> None:
         """Make room for one more: the oldest goes."""

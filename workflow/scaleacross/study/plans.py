@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from .points import make_id
 
 PARALLELISM_KEYS = frozenset(item.name for item in fields(Parallelism)) - {"defaulted", "schedule_parameters"}
 TRAINING_KEYS = frozenset(item.name for item in fields(Training))
-KEPT_SHAPES = 4096  # of schedules, in a process
+KEPT_SHAPES, KEPT_SCHEDULES = 4096, 32  # of schedules, in a process
 
 
 @dataclass(frozen=True)
@@ -175,19 +176,15 @@ def is_made_for_times(parallelism: Parallelism) -> bool:
 
 
 def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:
-    """The plan's pipeline schedule.
+    """The plan's pipeline schedule; the latest ones are kept, as checks, bounds and traces of a plan all need it.
 
     Raises:
         Infeasible: the schedule's own rule with its values, and which of those nobody gave.
     """
     try:
-        return build(
-            parallelism.schedule,
-            stages=parallelism.pp,
-            micro_batches=micro_batches(training, parallelism),
-            chunks=parallelism.chunks,
-            **dict(parallelism.schedule_parameters),
-        )
+        count = micro_batches(training, parallelism)
+        own = parallelism.schedule_parameters
+        return _built(parallelism.schedule, parallelism.pp, count, parallelism.chunks, own)
     except Infeasible as error:
         names = ("pp", "chunks", "micro_batch", "dp")
         given = [f"{name} {parallelism.degree(name)}{parallelism.mark(name)}" for name in names]
@@ -197,6 +194,11 @@ def build_schedule(training: Training, parallelism: Parallelism) -> Schedule:
         raise Infeasible(
             error.error_id, f"{error.clash} with {', '.join(marked)}", error.fix, error.shortfall
         ) from None
+
+
+@lru_cache(maxsize=KEPT_SCHEDULES)
+def _built(name: str, stages: int, count: int, chunks: int, own: tuple[tuple[str, Any], ...]) -> Schedule:
+    return build(name, stages=stages, micro_batches=count, chunks=chunks, **dict(own))
 
 
 def schedule_shape(training: Training, parallelism: Parallelism) -> ScheduleShape:
