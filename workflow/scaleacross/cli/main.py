@@ -36,6 +36,7 @@ COMMANDS = {
     "prune": "list, or remove, traces and configurations that a study no longer uses",
     "sim": "simulate ASTRA-sim inputs: the flags and the output of its analytical binary",
     "check": "check any set of ASTRA-sim inputs before a run",
+    "collective": "compare the algorithms of a collective across the cuts, write one as traces",
     "expand": "write every rank's trace of a folded workload",
 }
 EXIT_INTERRUPTED = 130
