@@ -102,6 +102,15 @@ def test_the_page_needs_nothing_else(full):
     assert set(re.findall(r"url\((.)", html)) <= {"#"}
 
 
+def test_a_long_command_wraps_and_a_number_keeps_its_unit(full):
+    """Ids in cells stay in one piece; a command there would push the page to twice a screen's width."""
+    html = (full[0] / "report.html").read_text()
+    wraps = re.search(r"\.inputs td code \{([^}]*)\}", html)
+    assert wraps and "white-space: normal" in wraps[1] and html.index("td code { white-space: nowrap") < wraps.start()
+    assert re.search(r'<table class="inputs"><tbody><tr><th>Chakra traces', html)
+    assert "td.n { white-space: nowrap; }" in html
+
+
 def test_links_within_the_page_lead_somewhere(full):
     page = full[2]
     targets = {value[1:] for name, value in page.attributes if name == "href" and value.startswith("#")}
