@@ -70,8 +70,10 @@ DEFINITIONS: dict[str, Definition] = {
             "chunk a rank, since no source tells of chunks in ATLAS",
         ),
         (
-            "temporal sharing of the wide-area link between replicas, unless a study sets wan_sharing: temporal, for "
-            "which a certified search has no bounds; sharing is equal at every instant otherwise",
+            "temporal sharing of the wide-area link between replicas, unless a study sets wan_sharing: temporal; it is "
+            "shared equally at every instant otherwise. A certified search, and so the paper's experiment, has no "
+            "bounds for turns: a replica in its turn is faster than its own port, and one that is ahead of the others "
+            "meets less traffic inside a building",
             "filling bubbles with inference (BubbleTea)",
         ),
     ),

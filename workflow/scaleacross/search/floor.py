@@ -22,6 +22,7 @@ from ..plan.degrees import Parallelism, Training
 from ..plan.memory import shard_of
 from ..plan.placement import Placement
 from ..schedule import build
+from ..schedule import parameters as known_parameters
 from ..trace.compute import block_cost
 from ..trace.cookbook import Cookbook
 from ..trace.generate import resolved
@@ -78,8 +79,9 @@ class Data(NamedTuple):
 @lru_cache(maxsize=1024)
 def outline(schedule: str, stages: int, chunks: int, parameters: tuple[tuple[str, object], ...]) -> Outline | None:
     """Where a schedule puts its chunks, from its smallest instance; None where that cannot be built."""
+    count = stages if "delay" in known_parameters(schedule) else 4 * stages  # an order made for times takes long
     try:
-        small = build(schedule, stages=stages, micro_batches=4 * stages, chunks=chunks, **dict(parameters))
+        small = build(schedule, stages=stages, micro_batches=count, chunks=chunks, **dict(parameters))
     except Infeasible:
         return None
     places = tuple(tuple((chunk // small.chunks, place) for chunk, place in enumerate(row)) for row in small.positions)
