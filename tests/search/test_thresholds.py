@@ -131,6 +131,10 @@ def test_memory(found: tuple[dict[str, Any], Rows, Bench]) -> None:
 def test_less_memory_where_nothing_needs_less() -> None:
     row = {"point_id": "a", "memory_gib": 10.0, "memory_limit_gib": 76.0, "iteration_time_s": 1.0}
     assert less_memory(row, [row], []) == {"needs_gib": 10.0, "limit_gib": 76.0, "headroom_gib": 66.0}
+    told = memory_sentences({"memory": {"less": less_memory(row, [row], []), "more": {}}})
+    assert told == [
+        "The design needs 10.0 GiB of 76.0 GiB, so 66.0 GiB are left; no other design that was simulated needs less."
+    ]
 
 
 def test_a_better_network_bounds_every_single_change(found: tuple[dict[str, Any], Rows, Bench]) -> None:

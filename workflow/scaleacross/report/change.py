@@ -63,8 +63,10 @@ def memory_sentences(thresholds: Mapping[str, Any]) -> list[str]:
             f"{number(less['headroom_gib'])} GiB are left"
         )
         below = less.get("below_that")
-        after = f"; with less it does not fit, and {_design(below)} is best ({below['slower_pct']:.1f} % slower)"
-        told.append(text + (after if below else "; no other design that was simulated needs less") + ".")
+        after = "; no other design that was simulated needs less"
+        if below:
+            after = f"; with less it does not fit, and {_design(below)} is best ({below['slower_pct']:.1f} % slower)"
+        told.append(text + after + ".")
     if "wins" in more:
         wins = more["wins"]
         told.append(
