@@ -107,7 +107,7 @@ def test_a_long_command_wraps_and_a_number_keeps_its_unit(full):
     html = (full[0] / "report.html").read_text()
     wraps = re.search(r"\.inputs td code \{([^}]*)\}", html)
     assert wraps and "white-space: normal" in wraps[1] and html.index("td code { white-space: nowrap") < wraps.start()
-    assert re.search(r'<table class="inputs"><tbody><tr><th>Chakra traces', html)
+    assert re.search(r'<table class="inputs"><tbody><tr><th>traces', html)
     assert "td.n { white-space: nowrap; }" in html
 
 
