@@ -240,6 +240,7 @@ ONE_RULE_EACH: list[tuple[Model, int, dict[str, Any], str]] = [
     (EXPERTS, 4, {"ep": 8}, "E-EP"),
     (EXPERTS, 32, {"tp": 4, "etp": 8}, "E-ETP"),
     (DENSE, 9, {"cp": 3, "dp": 3}, "E-SEQUENCE"),
+    (DENSE.model_copy(update={"positions": "learned", "max_positions": 1024}), 8, {}, "E-SEQUENCE"),
     (DENSE, 128, {}, "E-BATCH"),
     (DENSE, 5, {"pp": 5}, "E-LAYERS"),
     (DENSE, 2, {"pp": 2, "layout": [20, 5]}, "E-LAYOUT"),
@@ -253,6 +254,17 @@ def test_one_fault_is_one_message(model: Model, gpus: int, values: dict[str, Any
     messages = [problem for problem in said if problem.error_id == error_id]
     assert len(messages) == 1 and any(character.isdigit() for character in messages[0].clash)
     assert messages[0].fix and "\n" not in str(messages[0])
+
+
+def test_a_sequence_is_no_longer_than_the_table_of_positions() -> None:
+    """Megatron-LM: seq_length <= max_position_embeddings. Rotary positions have no table."""
+    for positions, rows, said in (
+        ("learned", 2047, ["sequence_length 2048 > max_positions 2047 of dense"]),
+        ("learned", 2048, []),
+        ("rope", 0, []),
+    ):
+        model = DENSE.model_copy(update={"positions": positions, "max_positions": rows, "name": "dense"})
+        assert [problem.clash for problem in problems(model, TRAINING, parallelism_from({}, 8), 8)] == said
 
 
 def test_tp_may_be_a_multiple_of_the_kv_heads() -> None:

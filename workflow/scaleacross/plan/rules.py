@@ -31,7 +31,8 @@ def problems(model: Model, training: Training, parallelism: Parallelism, gpus: i
     if parallelism.world != gpus:
         yield world_error(parallelism, gpus)
     yield from _idle_knobs(model, training, parallelism)
-    yield from _tensor_rules(model, training, parallelism)
+    yield from _tensor_rules(model, parallelism)
+    yield from _sequence_rules(model, training, parallelism)
     yield from _expert_rules(model, parallelism, gpus)
     yield from _batch_rules(training, parallelism)
     yield from _stage_rules(model, training, parallelism)
@@ -59,7 +60,7 @@ def _idle_knobs(model: Model, training: Training, parallelism: Parallelism) -> I
         yield Infeasible("E-IMBALANCE", clash, "leave expert_imbalance out", 0.5)
 
 
-def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+def _tensor_rules(model: Model, parallelism: Parallelism) -> Iterator[Infeasible]:
     if parallelism.sequence_parallel and parallelism.tp == 1:
         clash = f"sequence_parallel is true with tp 1{parallelism.mark('tp')}"
         yield Infeasible("E-SP", clash, "raise tp, or drop sequence_parallel", 0.5)
@@ -69,10 +70,18 @@ def _tensor_rules(model: Model, training: Training, parallelism: Parallelism) ->
     yield from _divides("E-FFN", "ffn", model.ffn, parallelism, "tp")
     if model.moe and model.moe.shared_width:
         yield from _divides("E-FFN", "shared expert ffn", model.moe.shared_width, parallelism, "tp")
+
+
+def _sequence_rules(model: Model, training: Training, parallelism: Parallelism) -> Iterator[Infeasible]:
+    length = training.sequence_length
+    if model.positions == "learned" and length > model.max_positions:
+        clash = f"sequence_length {length} > max_positions {model.max_positions} of {model.name}"
+        fix = "shorten sequence_length, or give the model a longer table of positions"
+        yield Infeasible("E-SEQUENCE", clash, fix, min(1.0, length / model.max_positions - 1))
     if parallelism.cp > 1:
-        yield from _divides("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, "cp", times=2)
-    if parallelism.sequence_parallel and training.sequence_length % (parallelism.cp * parallelism.tp):
-        yield _indivisible("E-SEQUENCE", "sequence_length", training.sequence_length, parallelism, ("cp", "tp"))
+        yield from _divides("E-SEQUENCE", "sequence_length", length, parallelism, "cp", times=2)
+    if parallelism.sequence_parallel and length % (parallelism.cp * parallelism.tp):
+        yield _indivisible("E-SEQUENCE", "sequence_length", length, parallelism, ("cp", "tp"))
 
 
 def _kv_head_rules(model: Model, parallelism: Parallelism) -> Iterator[Infeasible]:
