@@ -50,6 +50,18 @@ def test_without_interaction_every_order_finds_the_optimum() -> None:
     assert "finds the joint optimum" in sentence(rows, {})
 
 
+def test_a_choice_that_a_later_one_made_wrong_is_named() -> None:
+    """Network s is best under schedule a, r under b: chosen before the schedule, it is wrong by 12.5 % at the end."""
+    times = {("1", "a", "r"): 10.0, ("1", "a", "s"): 9.8, ("1", "b", "r"): 8.0, ("1", "b", "s"): 9.0}
+    rows = interplay_rows(table(times), RULES, KEYS)
+    wrong = next(row for row in rows if row["order"] == "network, schedule, placement")
+    assert wrong["point_id"] == "1bs" and wrong["pair"] == "network x schedule"
+    assert wrong["dimensions"] == "collective x schedule"
+    assert wrong["dimensions_gain_pct"] == pytest.approx(12.5), "and under schedule a nothing is to be gained by r"
+    right = next(row for row in rows if row["order"] == "schedule, network, placement")
+    assert right["point_id"] == "1br" and "pair" not in right
+
+
 def test_choices_that_exclude_each_other_have_no_point() -> None:
     times = {("1", "a", "r"): 10.0, ("2", "a", "r"): 9.0, ("1", "b", "r"): 9.0}
     rows = interplay_rows(table(times), RULES, KEYS)

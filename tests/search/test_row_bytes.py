@@ -57,7 +57,7 @@ def test_bytes_of_a_row_are_those_of_the_plan(model: str, tmp_path: Path, monkey
         write_config(folder / "config", designer.config(chosen.setting, chosen.plan, values)[1])
         work = json.dumps(chosen.plan.work)
         pair = Pair("plan", "config", str(folder / "traces/workload"), str(folder / "config"), work, "hash")
-        row = Embedded({**SETTINGS, "network_model": model}).run(pair).columns
+        row = Embedded({**SETTINGS, "network_model": model}, tmp_path).run(pair).columns
         sent = sum(value for name, value in row.items() if name.startswith("sent_"))
         assert sent * 1e9 == pytest.approx(sum(own.mean_bytes for own in traffic_of(chosen).values()), rel=1e-3), knobs
         compared += 1

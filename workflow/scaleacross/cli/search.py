@@ -40,9 +40,10 @@ def run(args: argparse.Namespace) -> int:
     for certificate in certificates:
         place = ", ".join(f"{name} {value}" for name, value in certificate.environment.items()) or "the environment"
         found = f"{certificate.optimum_s:.6f} s" if certificate.optimum_s is not None else "no ok point"
+        gap = "" if certificate.gap is None else f"gap {certificate.gap:.2%}, "
         print(
             f"{place}: {found}, {certificate.simulated} of {certificate.points} points simulated, "
-            f"{certificate.pruned} pruned, {certificate.infeasible} infeasible, gap {certificate.gap:.2%}, "
+            f"{certificate.pruned} pruned, {certificate.infeasible} infeasible, {gap}"
             f"{certificate.ended}, {certificate.seconds:.0f} s"
         )
     return 0

@@ -30,7 +30,8 @@ class Certificate:
             ``complete``).
         objective: what the score is. optimum, least_bound: the best score, and the least bound of anything that was not
             simulated or has failed, None where nothing is. optimum_s, least_bound_s: the same where the score is time.
-        gap: how far, as a share, the optimum could be above the true one; 0 when nothing left could beat it.
+        gap: how far, as a share, the optimum could be above the true one; 0 when nothing left could beat it, None
+            where no optimum was found.
         ended: ``complete``, or ``time limit``. reasons: what excludes points or makes them infeasible -> how many.
         seconds: wall time.
     """
@@ -51,7 +52,7 @@ class Certificate:
     least_bound: float | None = None
     optimum_s: float | None = None
     least_bound_s: float | None = None
-    gap: float = 0.0
+    gap: float | None = None
     ended: str = "complete"
     reasons: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -66,7 +67,7 @@ class Certificate:
         self.optimum, self.optimum_s = (optimum, optimum_s) if found else (None, None)
         self.least_bound = left if left < float("inf") else None
         self.least_bound_s = self.least_bound if is_time else None
-        self.gap = max(0.0, optimum / left - 1) if found and left < optimum else 0.0
+        self.gap = max(0.0, optimum / left - 1 if left < optimum else 0.0) if found else None
 
 
 def certificate_text(study: str, certificates: Sequence[Certificate]) -> str:

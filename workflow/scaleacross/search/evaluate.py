@@ -68,7 +68,7 @@ class Evaluator:
         self.simulator: Embedded | Binary = (
             Binary(self.settings, astra_sim, scratch)
             if settings["simulator"] == "astra-sim"
-            else Embedded(self.settings)
+            else Embedded(self.settings, scratch)
         )
 
     def __call__(self, pair: Pair) -> Row:
@@ -185,12 +185,42 @@ def _state(prefix: str) -> object:
     return found.st_ino, found.st_mtime_ns
 
 
-class Embedded:
-    """The embedded engine: a workload is loaded once a plan and simulated on every configuration."""
+class Expanded:
+    """Every rank's trace of a plan, in a scratch folder; those of the previous plan go when another comes."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self._prefix = ""
+
+    def __call__(self, pair: Pair) -> str:
+        """The prefix of the expanded traces.
+
+        Raises:
+            InvalidInput: as :func:`scaleacross.trace.expand.expand`.
+        """
+        from ..astra.config_files import load_groups
+        from ..trace.expand import expand
+
+        folder = self.scratch / pair.plan_id
+        if pair.workload != self._prefix:
+            shutil.rmtree(self.scratch / Path(self._prefix).parent.name if self._prefix else folder, ignore_errors=True)
+            self._prefix = ""
+            groups = Path(pair.config) / "comm_groups.json"
+            expand(Path(pair.workload).parent, folder, load_groups(groups) if groups.is_file() else None)
+            self._prefix = pair.workload
+        return str(folder / "workload")
+
+
+class Embedded:
+    """The embedded engine: a workload is loaded once a plan and simulated on every configuration.
+
+    The congestion-aware model needs every rank's trace, as its binary does (``expanded``); the others run folded.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], scratch: Path, expanded: Expanded | None = None) -> None:
         self.settings = settings
         self.workloads = Workloads()
+        self.expanded = expanded or Expanded(scratch)
 
     def run(self, pair: Pair) -> Simulated:
         """Simulate a pair.
@@ -208,8 +238,9 @@ class Embedded:
             memory=folder / "memory.json",
             groups=groups if groups.is_file() else None,
         )
+        aware = self.settings["network_model"] == "aware"
         outcome = simulate(
-            self.workloads(pair.workload),
+            self.workloads(self.expanded(pair) if aware else pair.workload),
             config,
             model=self.settings["network_model"],
             time_limit=float(self.settings["time_limit_s"]),
@@ -250,12 +281,12 @@ class Binary:
     def __init__(self, settings: Mapping[str, Any], binary: Path | None, scratch: Path) -> None:
         if binary is None:
             raise InvalidInput("E-ASTRA-SIM", "simulator: astra-sim needs the binary", "set astra_sim or $ASTRA_SIM")
-        self.settings, self.binary, self.scratch = settings, binary, scratch
-        self.embedded = Embedded(settings)
-        self._prefix = ""
+        self.settings, self.binary = settings, binary
+        self.expanded = Expanded(scratch)
+        self.embedded = Embedded(settings, scratch, self.expanded)
 
     def run(self, pair: Pair) -> Simulated:
-        """Run a pair. The traces of the previous plan are removed when another plan comes.
+        """Run a pair.
 
         The binary tells the time a rank computes only as finish minus exposed; what it calls exposed mixes
         communication and waiting. The other columns are the embedded engine's on the same files, where it gives the
@@ -266,10 +297,8 @@ class Binary:
         """
         from ..astra.runner import run_astra_sim
 
-        folder = self._expanded(pair)
-        result = run_astra_sim(
-            self.binary, folder / "workload", pair.config, time_limit=float(self.settings["time_limit_s"])
-        )
+        prefix = Path(self.expanded(pair))
+        result = run_astra_sim(self.binary, prefix, pair.config, time_limit=float(self.settings["time_limit_s"]))
         if result.status != "ok":
             raise _failure(result.status, result.message)
         compute = (result.finish_cycles - result.exposed_cycles).mean()
@@ -284,19 +313,6 @@ class Binary:
         if found.iteration_time_s == seconds:
             return dict(found.columns)
         return {name: value for name, value in found.columns.items() if re.match(r"(sent|cut)_", name)}
-
-    def _expanded(self, pair: Pair) -> Path:
-        from ..astra.config_files import load_groups
-        from ..trace.expand import expand
-
-        folder = self.scratch / pair.plan_id
-        if pair.workload != self._prefix:
-            shutil.rmtree(self.scratch / Path(self._prefix).parent.name if self._prefix else folder, ignore_errors=True)
-            self._prefix = ""
-            groups = Path(pair.config) / "comm_groups.json"
-            expand(Path(pair.workload).parent, folder, load_groups(groups) if groups.is_file() else None)
-            self._prefix = pair.workload
-        return folder
 
 
 def _failure(status: str, message: str) -> ScaleAcrossError:

@@ -5,7 +5,8 @@ From the table of simulated points where it holds all of them, else from points 
 one group of dimensions and leaves the others as they are; *each group alone* puts the best values of all three
 together; *sequential* optimizes the groups one after the other, each with what the ones before it chose. Whatever ends
 above the joint optimum lost that much to interaction, and the pair of groups (and of dimensions) whose joint change
-from there gains most is what it lost it to.
+from there gains most is what it lost it to. Where one part changed alone gains it all, the order was wrong, and the pair
+is that part and the one whose later change made its value wrong.
 """
 
 from __future__ import annotations
@@ -150,10 +151,10 @@ def _methods(space: Choices, name: str, start: Row, joint: Row, pairs: bool) -> 
         now = start
         for group in order:
             now = space.free(now, space.keys[group])
-        yield _row(space, "sequential", ", ".join(order), now, joint, pairs)
+        yield _row(space, "sequential", ", ".join(order), now, joint, pairs, start)
 
 
-def _row(space: Choices, method: str, order: str, point: Row, joint: Row, pairs: bool) -> Row:
+def _row(space: Choices, method: str, order: str, point: Row, joint: Row, pairs: bool, start: Row | None = None) -> Row:
     row: Row = {
         "method": method,
         "order": order,
@@ -163,8 +164,11 @@ def _row(space: Choices, method: str, order: str, point: Row, joint: Row, pairs:
     }
     if pairs and row["loss_pct"] > 100 * _SLACK:
         groups = {group: space.keys[group] for group in GROUPS if space.keys[group]}
-        row["pair"], row["pair_gain_pct"] = strongest_pair(space, point, groups)
-        row["dimensions"], row["dimensions_gain_pct"] = strongest_pair(space, point, {n: (n,) for n in space.names})
+        for column, parts in (("pair", groups), ("dimensions", {name: (name,) for name in space.names})):
+            found = strongest_pair(space, point, parts)
+            if not found[0] and start is not None:
+                found = overtaken_pair(space, point, parts, start)
+            row[column], row[f"{column}_gain_pct"] = found
     return row
 
 
@@ -183,6 +187,33 @@ def strongest_pair(space: Choices, point: Row, parts: Mapping[str, Sequence[str]
         if extra > gain + _SLACK:
             found, gain = f"{one} x {other}", extra
     return found, gain if found else None
+
+
+def overtaken_pair(
+    space: Choices, point: Row, parts: Mapping[str, Sequence[str]], start: Row
+) -> tuple[str, float | None]:
+    """The part that is worth changing alone, with the part whose change from ``start`` made it so, in percent.
+
+    The gain of (one, other) is what freeing ``one`` gains at the point, less what it gains with ``other`` back at its
+    value in ``start``: the interaction contrast of the two. Nothing where no part gains alone.
+    """
+
+    def gain_of_freeing(row: Row, part: str) -> float:
+        return 100.0 * (space.objective.score(row) / space.objective.score(space.free(row, parts[part])) - 1.0)
+
+    found, most = "", 0.0
+    for one in parts:
+        gain = gain_of_freeing(point, one)
+        for other in parts:
+            changed = other != one and any(point[name] != start[name] for name in parts[other])
+            if not changed or gain <= most + _SLACK:
+                continue
+            values = {name: point[name] for name in space.names} | {name: start[name] for name in parts[other]}
+            before = space.at(values)
+            extra = gain if before is None else gain - gain_of_freeing(before, one)
+            if extra > most + _SLACK:
+                found, most = f"{one} x {other}", extra
+    return found, most if found else None
 
 
 def sentence(table: Sequence[Row], environment: Mapping[str, str]) -> str:

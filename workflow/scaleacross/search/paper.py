@@ -102,11 +102,12 @@ def _searched(name: str, certificate: Mapping[str, Any] | None) -> str:
         return f"{name}: every point simulated"
     entries = certificate["environments"]
     total = {key: sum(entry[key] for entry in entries) for key in ("points", "infeasible", "simulated", "pruned")}
-    gap = max(entry["gap"] for entry in entries)
+    gaps = [entry["gap"] for entry in entries]
+    gap = "without an optimum" if None in gaps else f"gap {100 * max(gaps):.4f} %"
     seconds = sum(entry["seconds"] for entry in entries)
     return (
         f"{name}: {total['points']} points, {total['infeasible']} infeasible, {total['simulated']} simulated, "
-        f"{total['pruned']} pruned by their bounds, gap {100 * gap:.4f} %, {seconds:.0f} s"
+        f"{total['pruned']} pruned by their bounds, {gap}, {seconds:.0f} s"
     )
 
 

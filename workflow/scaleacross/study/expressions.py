@@ -113,6 +113,10 @@ def parse_expression(text: str, known_names: Iterable[str]) -> Expression:
             names.add(node.id)
     for name in sorted(names - known):
         raise InvalidInput("E-EXPRESSION", f"{text!r} uses the unknown name {name!r}", did_you_mean(name, known))
+    if not names:
+        raise InvalidInput(
+            "E-EXPRESSION", f"{text!r} reads no key: it is always the same", "name a key in it, or remove it"
+        )
     return Expression(text, frozenset(names), tree.body)
 
 
