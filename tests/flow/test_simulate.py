@@ -6,12 +6,15 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scaleacross.cli.main import main
 from scaleacross.study.flow import prepare_all
+
+Edit = Callable[[str, str, str], None]
 
 # Prints what the binary prints for every rank, or goes wrong as the environment says for a configuration whose network
 # is the slow one. Each run leaves a line in `calls`.
@@ -62,16 +65,17 @@ def binary(project: Path) -> Path:
     return path
 
 
-def simulate(project: Path, binary: Path) -> list[dict[str, Any]]:
+def simulate(project: Path, binary: Path | None, settings: dict[str, Any] = SETTINGS) -> list[dict[str, Any]]:
     """The steps up to the rows, as the rules call them."""
-    prepare_all({**SETTINGS, "astra_sim": str(binary)})
+    chosen = [] if binary is None else ["--astra-sim", str(binary)]
+    prepare_all({**settings, "astra_sim": chosen[-1] if chosen else None})
     folder = project / "results/tiny"
     design = folder / "design"
     manifest, output = folder / "traces/batch_000.json", folder / "runs/batch_000.jsonl"
     assert main(["trace", str(design / "plans_000.json"), "--output", str(manifest)]) == 0
     configs = ["--folder", "astra_configs/tiny", "--output", str(folder / "configs.json")]
     assert main(["render", str(design / "configs.json"), *configs]) == 0
-    options = ["--traces", str(manifest), "--configs", "astra_configs/tiny", "--astra-sim", str(binary)]
+    options = ["--traces", str(manifest), "--configs", "astra_configs/tiny", *chosen]
     assert main(["simulate", str(design / "runs_000.json"), *options, "--output", str(output)]) == 0
     return [json.loads(line) for line in output.read_text().splitlines()]
 
@@ -176,3 +180,19 @@ def test_both_simulators_give_the_same_row(project: Path, monkeypatch: pytest.Mo
     kept = [[{name: row[name] for name in row if name not in own} for row in rows] for rows in (real, embedded)]
     assert kept[0] == kept[1]
     assert all(row["bound_ratio"] is not None and row["idle_s"] is not None for row in real)
+
+
+def test_the_aware_model_runs_on_every_ranks_trace(project: Path, edit: Edit) -> None:
+    """Studies write folded traces, which link queues cannot use."""
+    name = "config/clusters/tiny-2dc.yaml.j2"
+    text = (project / name).read_text()
+    edit(name, text[text.index("  - {name: building") :], "")
+    edit("config/studies/tiny.yaml", 'environment:\n  oversubscription: ["1:2", "1:8"]\n', "")
+    settings = {
+        **SETTINGS,
+        "overrides": [text for text in SETTINGS["overrides"] if not text.startswith(("simulator", "dimensions.pp"))]
+        + ["dimensions.pp=[1]", "dimensions.collective=[ring, direct]", "network_model=aware"],
+    }
+    rows = simulate(project, None, settings)
+    assert [row["status"] for row in rows] == ["ok", "ok"], rows
+    assert len({row["iteration_time_s"] for row in rows}) == 2

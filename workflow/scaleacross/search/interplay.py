@@ -5,7 +5,7 @@ From the table of simulated points where it holds all of them, else from points 
 one group of dimensions and leaves the others as they are; *each group alone* puts the best values of all three
 together; *sequential* optimizes the groups one after the other, each with what the ones before it chose. Whatever ends
 above the joint optimum lost that much to interaction, and the pair of groups (and of dimensions) whose joint change
-from there gains most is what it lost it to. Where one part changed alone gains it all, the order was wrong, and the pair
+from there gains most is what it lost it to. Where one part changed alone gains it all, the order was wrong: the pair
 is that part and the one whose later change made its value wrong.
 """
 
