@@ -89,7 +89,12 @@ MEASURES = (
     Column("memory_stage", "", "number of the heaviest pipeline stage, from 0"),
     Column("memory_limit_gib", "GiB", "memory a GPU has for the plan"),
     *BREAKDOWN,
-    Column("bound_ratio", "", "time over the least time that links and compute allow; below 1 is unphysical"),
+    Column(
+        "bound_ratio",
+        "",
+        "time over the least time that links and compute allow: of the iteration, or of a collective alone where that "
+        "ratio is less (unaware, astra-sim); below 1 is unphysical",
+    ),
     _text(
         "bottleneck",
         "what is in use for the largest share of the iteration: compute (of the GPU that computes longest), "
