@@ -52,7 +52,8 @@ def simulate_fluid(
 def _run(built: Built, in_line: bool, begun: float, time_limit: float | None) -> tuple[Machine, str]:
     """Run to the end: ok, deadlock or timeout (``time_limit`` seconds after ``begun``)."""
     machine = make_machine(built.tables, built.waits, in_line)
-    while run(machine.m, machine.f, BUDGET if time_limit is not None else 1 << 60) == PAUSED:
-        if time_limit is not None and time.monotonic() - begun > time_limit:
-            return machine, "timeout"
-    return machine, "deadlock" if machine.m[L.G_LEFT] > 0 else "ok"
+    events = BUDGET if time_limit is not None else 1 << 60
+    while time_limit is None or time.monotonic() - begun <= time_limit:
+        if run(machine.m, machine.f, events) != PAUSED:
+            return machine, "deadlock" if machine.m[L.G_LEFT] > 0 else "ok"
+    return machine, "timeout"
