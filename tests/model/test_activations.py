@@ -1,5 +1,7 @@
 """Stored activations against Korthikanti et al. (arXiv 2205.05198)."""
 
+from typing import Literal
+
 import pytest
 from drawn_models import models, shipped
 from hypothesis import given, settings
@@ -40,6 +42,27 @@ def test_korthikanti_table_2(name: str) -> None:
     modes = [("none", False), ("none", True), ("selective", False), ("selective", True), ("full", False)]
     table = [10 + 24 / tp + scores / tp, (34 + scores) / tp, 10 + 24 / tp, 34 / tp, 2]
     assert [stored(model, *mode) / unit for mode in modes] == pytest.approx(table, rel=1e-12)
+
+
+def test_zero_bubble_table_1() -> None:
+    """32 sbh wait for a weight gradient (arXiv 2401.10241), under sequence parallelism 1 / t of them."""
+    model = shipped("gpt3-175b")
+    for tp in (1, 8):
+        activation = layer_activation(model, 0, Shard(1, 2048, tp=tp, attention="unfused"))
+        assert activation.left("full") == pytest.approx(32 * 2048 * model.hidden / tp, rel=1e-12)
+        assert activation.left("none") == activation.stored("none")
+
+
+@settings(max_examples=60, deadline=None)
+@given(models(), st.sampled_from(["flash", "unfused"]), st.booleans())
+def test_what_waits_for_a_weight_gradient_is_no_less_than_what_was_stored(
+    model: Model, attention: Literal["flash", "unfused"], sequence_parallel: bool
+) -> None:
+    shard = Shard(1, 512, tp=2, etp=1, sequence_parallel=sequence_parallel, attention=attention)
+    for layer in {0, model.layers - 1}:
+        activation = layer_activation(model, layer, shard)
+        none, selective, full = (activation.left(recompute) for recompute in ("none", "selective", "full"))
+        assert none >= selective >= full == activation.weight > activation.stored("full") > 0
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,10 +11,11 @@ from scaleacross.cluster.accelerator import load_accelerator
 from scaleacross.cluster.spec import Cluster
 from scaleacross.errors import Infeasible
 from scaleacross.model import Model, embedding_parameters, head_parameters, layer_parameters, load_model
-from scaleacross.model.activations import loss_activation
+from scaleacross.model.activations import layer_activation, loss_activation
 from scaleacross.plan.degrees import Parallelism, Training
 from scaleacross.plan.memory import Chunk, MemoryBreakdown, check_memory, shard_of, stage_memory
 from scaleacross.schedule import build, names
+from scaleacross.schedule.actions import Action, Schedule
 from scaleacross.study.plans import Setting, build_schedule, stage_memories
 from scaleacross.units import GIB
 
@@ -54,10 +55,11 @@ def held_by(
     stage: int,
     ends: bool = True,
 ) -> MemoryBreakdown:
-    """A stage of one chunk that holds it ``in_flight`` times; the first and last stage hold the ends of the model."""
+    """A stage of one chunk that holds it ``in_flight`` times during a whole backward; the first and last stage hold the
+    ends of the model."""
     head = ends and stage == parallelism.pp - 1
     chunk = Chunk(layers, ends and stage == 0, head)
-    return stage_memory(model, training, parallelism, [chunk], np.array([[in_flight, int(head)]]), stage)
+    return stage_memory(model, training, parallelism, [chunk], np.array([[in_flight, 0, int(head), 1]]), stage)
 
 
 def held_by_stages(model: Model, training: Training, parallelism: Parallelism) -> list[MemoryBreakdown]:
@@ -220,29 +222,68 @@ def test_dualpipe_holds_twice_the_parameters_and_a_micro_batch_more_than_1f1b() 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_activations_are_what_the_schedule_holds_of_each_chunk(data: st.DataObject) -> None:
-    """Whatever the layout and the schedule: the worst moment of a replay that adds and frees layers one by one."""
+    """Whatever the layout, the schedule and recomputation: the worst moment of a replay that adds and frees layers."""
+    recompute = data.draw(st.sampled_from(["none", "selective", "full"]))
     pp, name = data.draw(st.sampled_from([2, 4])), data.draw(st.sampled_from(sorted(set(names()) - {"latency-aware"})))
     chunks = 2 if name in ("interleaved", "zbv", "v-half", "v-min", "dualpipe-v") else 1
     counts = data.draw(st.lists(st.integers(0, 6), min_size=pp * chunks, max_size=pp * chunks))
     model = LLAMA.model_copy(update={"layers": max(1, sum(counts))})
     layout = tuple(counts) if sum(counts) else (1, *counts[1:])
-    parallelism = plan(pp=pp, dp=1, chunks=chunks, schedule=name, layout=layout)
+    parallelism = plan(pp=pp, dp=1, chunks=chunks, schedule=name, layout=layout, recompute=recompute)
     training = Training(8192, pp * data.draw(st.sampled_from([2, 3])))
     schedule = build_schedule(training, parallelism)
-    layer = held_by(model, training, parallelism, range(1), 1, 1, ends=False).activations
+    activation = layer_activation(model, 0, shard_of(training, parallelism))
+    layer, left = activation.stored(recompute), activation.left(recompute)
     ends = loss_activation(model, shard_of(training, parallelism))
     for rank, memory in enumerate(held_by_stages(model, training, parallelism)):
-        held, most = 0.0, 0.0
+        held, most, beside, waiting = 0.0, 0.0, 0.0, 0
+        again = activation.stored("none") - layer if any(layout[place] for place in schedule.positions[rank]) else 0.0
         for step in schedule.actions[rank]:
             position = schedule.positions[rank][step.chunk]
-            own, last = layout[position] * layer, position == schedule.depth - 1
-            held += own + last * ends.forward if step.kind == "F" else 0.0
-            most = max(most, held)
+            layers, last, whole = layout[position], position == schedule.depth - 1, step.kind == "B" and step.whole
+            held += layers * layer + last * ends.forward if step.kind == "F" else 0.0
+            held += layers * (left - layer) if step.kind == "B" and not whole else 0.0
+            waiting += step.kind == "B" and not whole
+            passing = activation.stored("none") - left if waiting and again else 0.0
+            most = max(most, held + max(again if whole else beside, passing))
+            waiting -= step.kind == "W"
             if step.kind == "B":
                 held -= last * (ends.forward - ends.weight)
-            held -= own + last * ends.weight if step.kind == "W" or (step.kind == "B" and step.whole) else 0.0
+            held -= layers * (layer if whole else left) + last * ends.weight if step.kind == "W" or whole else 0.0
+            beside = again if whole and step.overlaps_next else 0.0
         working = ends.working if schedule.depth - 1 in schedule.positions[rank] else 0.0
         assert memory.activations == pytest.approx(most + working)
+
+
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+@pytest.mark.parametrize("layers", [1, 4])
+def test_recomputed_activations_wait_for_their_weight_gradient(layers: int, recompute: str) -> None:
+    """Hand-made orders of one rank: what is in flight and what waits add up, so that more waiting never holds less. A
+    weight gradient right after its input gradient needs the chunk's layers all at once, a whole backward one of them:
+    the same for a chunk of one layer."""
+    parallelism = plan(pp=2, dp=1, recompute=recompute)
+    activation = layer_activation(LLAMA, 0, shard_of(TRAINING, parallelism))
+    stored, left = layers * activation.stored(recompute), layers * activation.left(recompute)
+    passing = activation.stored("none") - activation.left(recompute)
+
+    def peak(*steps: Action) -> float:
+        held = Schedule("", 2, 4, 1, (steps, steps), ((0,), (1,))).most_held[0]
+        return stage_memory(LLAMA, TRAINING, parallelism, [Chunk(range(layers))], held, 0).activations
+
+    forwards = [Action("F", number) for number in range(4)]
+    inputs, weights = ([Action(kind, number, whole=False) for number in range(4)] for kind in ("B", "W"))
+    waiting = [peak(*forwards, *_in_turns(inputs, weights, count)) for count in (1, 2, 3, 4)]
+    assert waiting == pytest.approx([(4 - count) * stored + count * left + passing for count in (1, 2, 3, 4)])
+    whole = peak(*forwards, *(Action("B", number) for number in range(4)))
+    assert whole == pytest.approx(4 * stored + activation.stored("none") - activation.stored(recompute))
+    assert waiting == sorted(waiting)
+    assert layers > 1 or waiting[0] == pytest.approx(whole)
+
+
+def _in_turns(inputs: list[Action], weights: list[Action], waiting: int) -> list[Action]:
+    """``waiting`` input gradients, then their weight gradients, and so on."""
+    starts = range(0, len(inputs), waiting)
+    return [step for start in starts for row in (inputs, weights) for step in row[start : start + waiting]]
 
 
 def test_all_forwards_first_hold_the_logits_of_every_micro_batch() -> None:

@@ -7,6 +7,11 @@ sequence parallelism ``sbh/t (34 + 5as/h)``, with selective recomputation beside
 With flash attention the score matrix is never stored; the output and one FP32 number a row and head are. Selective
 recomputation then drops what is cheap to compute again: the norms' outputs, the MLP activation's output and what latent
 attention projects up (Megatron Core's fine-grained selective recomputation; DeepSeek-V3, arXiv 2412.19437, 3.2.3).
+
+Where the weight gradient is a pass of its own, it needs input and output gradient of every product with weights, be
+they recomputed: ``32 sbh`` bytes of a GPT layer (Zero Bubble, arXiv 2401.10241, table 1). Assumption: under sequence
+parallelism they wait divided and are gathered again (the authors' code does so with inputs; the output gradients of
+row-parallel products it keeps gathered).
 """
 
 from __future__ import annotations
@@ -20,19 +25,31 @@ from .spec import Model
 @dataclass(frozen=True, slots=True)
 class Activation:
     """Bytes one rank stores of one block or layer: ``kept`` in any mode but full recomputation, ``selective`` what
-    selective recomputation drops besides, ``checkpoint`` all that full recomputation keeps (the layer's input)."""
+    selective recomputation drops besides, ``checkpoint`` all that full recomputation keeps (the layer's input);
+    ``weight`` what the weight gradients need after the input gradient."""
 
     kept: float
     selective: float = 0.0
     checkpoint: float = 0.0
+    weight: float = 0.0
 
     def stored(self, recompute: str) -> float:
         """Bytes stored under ``none``, ``selective`` or ``full`` recomputation."""
         return {"none": self.kept + self.selective, "selective": self.kept, "full": self.checkpoint}[recompute]
 
+    def left(self, recompute: str) -> float:
+        """Bytes from an input gradient to a weight gradient that comes later: what was stored, of which the input
+        gradient is taken to free nothing, or what the weight gradient needs, if that is more (recomputation)."""
+        return max(self.stored(recompute), self.weight)
+
     def plus(self, other: Activation) -> Activation:
         """Sum, field by field."""
-        return Activation(self.kept + other.kept, self.selective + other.selective, self.checkpoint + other.checkpoint)
+        return Activation(
+            self.kept + other.kept,
+            self.selective + other.selective,
+            self.checkpoint + other.checkpoint,
+            self.weight + other.weight,
+        )
 
 
 def layer_activation(model: Model, layer: int, shard: Shard) -> Activation:
@@ -42,7 +59,7 @@ def layer_activation(model: Model, layer: int, shard: Shard) -> Activation:
     inputs = 2 * residual  # of the two norms
     masks = 2 * shard.residual_tokens * model.hidden if model.dropout else 0
     both = _attention(model, layer, shard).plus(feed_forward)
-    return Activation(both.kept + inputs + masks, both.selective, float(residual))
+    return Activation(both.kept + inputs + masks, both.selective, float(residual), both.weight)
 
 
 def embedding_activation(model: Model, shard: Shard) -> float:
@@ -54,7 +71,7 @@ def module_activation(model: Model, module: int, shard: Shard) -> Activation:
     """Bytes stored by multi-token-prediction module ``module``: its layer, its embedding, and the joined norms of that
     and of the residual stream, which enter the projection (its rows are divided by ``tp`` in any mode)."""
     row = shard.bytes_per_element * (shard.tokens // shard.tp) * model.hidden
-    return layer_activation(model, model.layers + module, shard).plus(Activation(3 * row, 0.0, 3 * row))
+    return layer_activation(model, model.layers + module, shard).plus(Activation(3 * row, 0.0, 3 * row, 3 * row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +101,18 @@ def _attention(model: Model, layer: int, shard: Shard) -> Activation:
     latent = (model.mla.query_rank + model.mla.kv_rank + model.mla.rope_size) * 2 if model.mla else 0
     projected = element * tokens * (model.query_width / tp + model.rank_kv_width(tp))
     kept = element * tokens / tp * (heads_out + latent)  # latents before and after their norms, divided by tokens
+    weight = 2 * inputs + projected + kept  # the output's gradient is as large as the input
     if shard.fused:
         kept += 4 * tokens * model.heads / tp
-        return Activation(kept, inputs + projected) if model.mla else Activation(kept + projected, inputs)
+        if model.mla:
+            return Activation(kept, inputs + projected, weight=weight)
+        return Activation(kept + projected, inputs, weight=weight)
     kept += inputs + projected
     span = model.attention_span(layer, shard.sequence)
     scores = tokens * span * model.heads / tp
     softmax = element * scores
     dropped = (element + 1) * scores if model.dropout else 0
-    return Activation(kept, softmax + dropped)
+    return Activation(kept, softmax + dropped, weight=weight)
 
 
 def _mlp(model: Model, shard: Shard, tokens: float, ffn: int) -> Activation:
@@ -100,9 +120,10 @@ def _mlp(model: Model, shard: Shard, tokens: float, ffn: int) -> Activation:
     up = 2 * ffn if model.mlp == "swiglu" else ffn
     inputs = element * shard.residual_tokens * model.hidden
     projected, activated = element * tokens * up / shard.tp, element * tokens * ffn / shard.tp
+    weight = 2 * inputs + projected + activated
     if shard.fused:
-        return Activation(projected, inputs + activated)
-    return Activation(inputs + projected + activated)
+        return Activation(projected, inputs + activated, weight=weight)
+    return Activation(inputs + projected + activated, weight=weight)
 
 
 def _moe(model: Model, shard: Shard) -> Activation:
@@ -116,4 +137,6 @@ def _moe(model: Model, shard: Shard) -> Activation:
     widths = rows * moe.ffn / shard.etp + shard.tokens * moe.shared_width / shard.tp
     kept = element * (rows * model.hidden + up * widths) + 4 * routed * moe.experts
     cheap = element * (shard.residual_tokens * model.hidden + widths)
-    return Activation(kept, cheap) if shard.fused else Activation(kept + cheap)
+    shared = shard.residual_tokens * model.hidden if moe.shared_width else 0
+    weight = kept + cheap + element * (rows * model.hidden + shared)  # gradients of what the experts send back
+    return Activation(kept, cheap, weight=weight) if shard.fused else Activation(kept + cheap, weight=weight)

@@ -101,7 +101,7 @@ def stage_memory(
     Args:
         chunks: What the rank holds, of every copy of the model. Multi-token-prediction modules are with the loss, as is
             the copy of the token table that they read where the rank has no other.
-        held: The schedule's ``most_held`` of the rank: shape (moments, chunks + 1).
+        held: The schedule's ``most_held`` of the rank: shape (moments, 2 * chunks + 2).
         stage: Position in the pipeline.
     """
     shard = shard_of(training, parallelism)
@@ -198,21 +198,27 @@ def _ends(model: Model, chunks: Sequence[Chunk], tp: int) -> Parameters:
 
 def _activations(model: Model, shard: Shard, recompute: str, chunks: Sequence[Chunk], held: np.ndarray) -> float:
     """Bytes at the worst moment: each chunk's activations as often as they are held then, those of the loss, and of one
-    layer what is being recomputed."""
+    layer what is being recomputed.
+
+    Assumption: a backward that leaves its weight gradient to later recomputes layer by layer, and keeps for it what
+    that needs of all the chunk's layers (``Activation.left``); nothing is recomputed twice, as in the authors' Zero
+    Bubble code. Beside what waits, one layer is held whole.
+    """
     loss = loss_activation(model, shard) if any(chunk.head for chunk in chunks) else None
-    own, working = np.zeros(len(chunks) + 1), 0.0
+    own, count, working, passing = np.zeros(2 * len(chunks) + 2), len(chunks), 0.0, 0.0
     for index, chunk in enumerate(chunks):
         layers = [layer_activation(model, layer, shard) for layer in chunk.layers]
         if chunk.head:
             layers += [module_activation(model, module, shard) for module in range(model.mtp_modules)]
-        own[index] = sum(layer.stored(recompute) for layer in layers)
-        own[index] += embedding_activation(model, shard) if chunk.embedding else 0.0
-        own[index] += loss.weight if loss and chunk.head else 0.0
+        ends = embedding_activation(model, shard) if chunk.embedding else 0.0
+        ends += loss.weight if loss and chunk.head else 0.0
+        own[index] = sum(layer.stored(recompute) for layer in layers) + ends
+        own[count + index] = sum(layer.left(recompute) for layer in layers) + ends
         working = max([working, *(layer.stored("none") - layer.stored(recompute) for layer in layers)])
-    if loss:
-        own[-1] = loss.forward - loss.weight
-        working += loss.working
-    return float((held @ own).max(initial=0.0)) + working
+        passing = max([passing, *(layer.stored("none") - layer.left(recompute) for layer in layers)])
+    own[-2] = loss.forward - loss.weight if loss else 0.0
+    again = np.maximum(held[:, -1] * working, held[:, count:-2].any(axis=1) * passing)
+    return float((held @ own + again).max(initial=0.0)) + (loss.working if loss else 0.0)
 
 
 def _buffers(model: Model, shard: Shard, parallelism: Parallelism) -> float:

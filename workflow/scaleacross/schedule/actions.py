@@ -148,8 +148,10 @@ class Schedule:
     def most_held(self) -> tuple[np.ndarray, ...]:
         """``[rank]`` -> what it holds at every moment that may be its peak, whatever its chunks weigh.
 
-        Shape (moments, copies * chunks + 1), each row once: activations of every chunk, counted as in
-        ``peak_in_flight``, and how many of them are of the loss with their backward still to come.
+        Shape (moments, 2 * copies * chunks + 2), each row once: activations of every chunk as its ``F`` stored them;
+        of every chunk those that a ``B`` leaves to its ``W``, from the start of that ``B``; how many are of the loss
+        with their backward still to come; and 1 if a whole ``B`` runs, else 0. Left out are moments that hold no more
+        than another, as long as what a ``B`` leaves weighs no less than what its ``F`` stored.
         """
         return tuple(self._most_held(rank) for rank in range(self.stages))
 
@@ -157,20 +159,38 @@ class Schedule:
         row, ends = self.actions[rank], self.positions[rank]
         kinds = np.array([step.kind for step in row])
         chunks = np.array([step.chunk for step in row])
-        forward, loss = kinds == "F", np.array(ends)[chunks] == self.depth - 1
-        frees = (kinds == "W") | ((kinds == "B") & np.array([step.whole for step in row]))
-        change = np.zeros((len(row) + 1, len(ends) + 1), dtype=np.int32)
-        change[forward.nonzero()[0], chunks[forward]] = 1
-        change[frees.nonzero()[0] + 1, chunks[frees]] -= 1  # freed once the action is over
-        change[:-1, -1] += forward & loss
-        change[1:, -1] -= (kinds == "B") & loss
-        tops = forward & ~np.append(forward[1:], False)  # anything but a forward only frees
-        return np.array(sorted(set(map(tuple, change.cumsum(axis=0)[:-1][tops].tolist()))), dtype=np.int32)
+        whole = (kinds == "B") & np.array([step.whole for step in row])
+        forward, split, loss = kinds == "F", (kinds == "B") & ~whole, np.array(ends)[chunks] == self.depth - 1
+        left = chunks + len(ends)
+        change = np.zeros((len(row) + 1, 2 * len(ends) + 2), dtype=np.int32)
+        for steps, later, column, by in (
+            (forward, 0, chunks, 1),
+            (split, 0, chunks, -1),
+            (split, 0, left, 1),
+            (whole, 1, chunks, -1),  # freed once the action is over
+            (kinds == "W", 1, left, -1),
+        ):
+            np.add.at(change, (steps.nonzero()[0] + later, column[steps]), by)
+        change[:-1, -2] += forward & loss
+        change[1:, -2] -= (kinds == "B") & loss
+        held = change.cumsum(axis=0)[:-1]
+        beside = np.append(False, whole[:-1] & np.array([step.overlaps_next for step in row[:-1]], dtype=bool))
+        held[:, -1] = whole | beside
+        return np.array(sorted(set(map(tuple, held[_tops(forward, split, whole, loss, beside)].tolist()))), np.int32)
 
     @cached_property
     def peak_until_backward(self) -> tuple[int, ...]:
         """As ``peak_in_flight`` with an activation freed by its ``B``: the lower bound (nothing is kept for ``W``)."""
         return tuple(max(held_after_each(row, release_on_b=True), default=0) for row in self.actions)
+
+
+def _tops(
+    forward: np.ndarray, split: np.ndarray, whole: np.ndarray, loss: np.ndarray, beside: np.ndarray
+) -> np.ndarray:
+    """Mask of the moments of ``Schedule.most_held``: a forward and a split backward free nothing (but that of the loss
+    its logits), so the next action holds as much, unless it is a ``W``; a whole backward after another holds less."""
+    later = np.append((forward | split | whole)[1:], False) & ~(beside & ~np.append((whole | beside)[1:], False))
+    return np.asarray(((forward | split) & ~(later & ~(split & loss))) | (whole & ~np.append(False, whole[:-1])))
 
 
 def held_after_each(row: Iterable[Action], release_on_b: bool = False) -> Iterator[int]:
