@@ -7,6 +7,7 @@ Rules of placement (tiers) and of pipeline schedules are raised where those are 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ..errors import Infeasible
 from ..model import Model
@@ -36,6 +37,20 @@ def problems(model: Model, training: Training, parallelism: Parallelism, gpus: i
     yield from _expert_rules(model, parallelism, gpus)
     yield from _batch_rules(training, parallelism)
     yield from _stage_rules(model, training, parallelism)
+
+
+def without_idle(model: Model, parallelism: Parallelism) -> Parallelism:
+    """The plan with the knobs that it reads nowhere at their defaults, so that a sweep makes it once: ``cp_method``
+    without context parallelism, ``etp`` without experts, ``scatter_gather`` with sequence parallelism or without tensor
+    or pipeline parallelism."""
+    idle: dict[str, Any] = {}
+    if parallelism.cp == 1:
+        idle["cp_method"] = Parallelism.cp_method
+    if model.moe is None:
+        idle["etp"] = parallelism.tp
+    if parallelism.sequence_parallel or 1 in (parallelism.tp, parallelism.pp):
+        idle["scatter_gather"] = False
+    return parallelism.with_values(**idle)
 
 
 def micro_batches(training: Training, parallelism: Parallelism) -> int:

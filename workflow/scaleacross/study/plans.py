@@ -23,7 +23,7 @@ from ..plan.dims import NetworkDim, Placement
 from ..plan.layers import layer_ranges, spread_layers
 from ..plan.memory import Chunk, MemoryBreakdown, stage_memory
 from ..plan.placement import place, world_error
-from ..plan.rules import micro_batches, validate
+from ..plan.rules import micro_batches, validate, without_idle
 from ..plan.sites import check_sites, tightest
 from ..schedule import Schedule, build, parameters
 from ..trace.cookbook import Cookbook
@@ -135,6 +135,7 @@ def make_plan(setting: Setting, parallelism: Parallelism) -> Plan:
         Infeasible: the first rule, placement or schedule condition that is broken.
     """
     validate(setting.model, setting.training, parallelism, setting.cluster.gpus)
+    parallelism = without_idle(setting.model, parallelism)
     placement = place(parallelism, setting.cluster.tiers)
     check_sites(parallelism, placement, setting.accelerator)
     if parallelism.layout == BY_SPEED:
