@@ -38,6 +38,9 @@ LEAST_FAILED = 250
 #: Rows laid out when the page opens, the others on demand: a browser needs a second for a thousand.
 FIRST_ROWS = 150
 
+#: Training settings that say nothing at this value.
+_NO_EFFECT = {"document_length": 0.0, "attention_imbalance": 1.0}
+
 _NOT_FAILED = ("ok", "infeasible", "rejected", "unphysical")
 
 NETWORK_MODELS = {
@@ -76,7 +79,11 @@ def context(findings: Findings, figures: Mapping[str, str], missing: Mapping[str
         "speedups": _speedups(findings),
         "reasons": _reasons(findings),
         "table": _points(findings),
-        "training": {key.replace("_", " "): value for key, value in findings.facts.training.items()},
+        "training": {
+            key.replace("_", " "): value
+            for key, value in findings.facts.training.items()
+            if value != _NO_EFFECT.get(key)
+        },
         "dictionary": _dictionary(findings),
     }
 

@@ -226,8 +226,10 @@ def sentence(table: Sequence[Row], environment: Mapping[str, str]) -> str:
     low, high = min(losses, key=lambda order: losses[order]), max(losses, key=lambda order: losses[order])
     if losses[high] <= 100 * _SLACK:
         return "Optimizing placement, schedule and network one after the other, in any order, finds the joint optimum."
-    text = (
-        f"One after the other loses {losses[low]:.2f} % ({low}) to {losses[high]:.2f} % ({high}) on the joint optimum"
+    most = f"{losses[high]:.2f} %"
+    range_ = (
+        f"{losses[low]:.2f} % ({low}) to {most} ({high})" if f"{losses[low]:.2f} %" != most else f"{most} (any order)"
     )
+    text = f"One after the other loses {range_} on the joint optimum"
     pair = next((str(row["dimensions"] or row["pair"]) for row in orders if row["order"] == high), "")
     return f"{text}; what interacts most there is {pair}." if pair else f"{text}."
