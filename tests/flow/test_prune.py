@@ -45,6 +45,7 @@ def test_only_what_left_the_study_goes(project: Path, edit: Edit, capsys: pytest
     assert left < before and foreign.is_dir() and not list(kept.iterdir())
     assert all(str(path.relative_to(project)) in listed for path in before - left)
     assert not any("pp4" in path.name for path in left) and any("pp2" in path.name for path in left)
+    assert not list((project / "results/tiny/traces").glob(".*pp4*"))  # locks too
     make(project)
     assert written(project) == left  # nothing that the study uses was removed
     capsys.readouterr()

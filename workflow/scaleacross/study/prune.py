@@ -39,10 +39,11 @@ def find_stale(flow: Flow) -> list[Stale]:
 
 
 def remove(stale: Iterable[Stale]) -> None:
-    """Remove what :func:`find_stale` found; what has gone meanwhile is no error."""
+    """Remove what :func:`find_stale` found, with a plan's lock beside it; what has gone meanwhile is no error."""
     for item in stale:
         if item.path.is_dir():
             shutil.rmtree(item.path, ignore_errors=True)
+            shutil.rmtree(item.path.with_name(f".{item.path.name}"), ignore_errors=True)
         else:
             item.path.unlink(missing_ok=True)
 
