@@ -157,6 +157,18 @@ def test_in_words(found: tuple[dict[str, Any], Rows, Bench]) -> None:
     assert nearest({"note": "no winner"}) == "no winner" and nearest({}) == ""
 
 
+def test_a_study_can_do_without() -> None:
+    study = {
+        "name": "tiny",
+        "model": "tiny",
+        "cluster": "tiny-2dc",
+        "training": {"sequence_length": 2048, "global_batch": 64},
+        "dimensions": DIMENSIONS,
+    }
+    asked = [thresholds({"study": {**study, "thresholds": wanted}}, [], Path(), 1, None) for wanted in (True, False)]
+    assert asked[0] == {"note": "no winner"} and nearest(asked[1]).endswith("(thresholds: false)")
+
+
 def test_a_margin_belongs_to_the_design_that_has_it() -> None:
     wins = {"value": "130 GB/s", "factor": 0.36, "point_id": "a", "design": {"dp_sharding": "fsdp"}}
     end = {"value": "45 GB/s", "point_id": "b", "design": {"order": "tp-cp-pp-dp"}, "margin_pct": 1.77}

@@ -41,6 +41,8 @@ def thresholds(
         there is nothing to find.
     """
     study = Study.model_validate(content["study"])
+    if not study.thresholds:
+        return {"note": "thresholds were not looked for (thresholds: false)"}
     rules = rules_of(content["study"])
     environment = next(environments(rules))
     ranked = contenders(rows, rules, environment)

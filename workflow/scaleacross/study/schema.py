@@ -70,6 +70,7 @@ class Study(_Section):
     search_limit: str | None = Field(None, description="wall time of a certified search; it then tells its gap")
     failure_threshold: float = Field(0.0, ge=0, le=1, description="share of the feasible points that may fail")
     allow_unphysical: bool = Field(False, description="let a point win that is faster than its lower bound")
+    thresholds: bool = Field(True, description="look for the numbers at which another design wins")
     published: list[Published] = Field(default_factory=list, description="measured values of some points")
 
     @field_validator("name")
