@@ -78,7 +78,7 @@ def optimum(
             for the headline.
     """
     own = [name for name in dimensions if name not in derived]
-    entries = []
+    entries: list[dict[str, Any]] = []
     for environment in environments(rules):
         ranked = contenders(rows, rules, environment)
         winner = best(ranked, rules.objective)
