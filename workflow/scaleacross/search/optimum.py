@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..study.outcomes import MEASURED, PARTS
 from ..study.tables import Row
 from .explain import knobs, uses
 from .frameworks import framework_settings
@@ -13,30 +14,7 @@ from .objective import ITERATION_TIME, TIME, Objective
 from .pareto import alternatives
 from .select import Rules, baseline_row, best, contenders, environments
 
-PARTS = (
-    "compute_s",
-    "exposed_tp_s",
-    "exposed_cp_s",
-    "exposed_ep_s",
-    "exposed_pp_s",
-    "exposed_dp_s",
-    "exposed_other_s",
-    "idle_s",
-)
-_MEASURES = (
-    TIME,
-    "tokens_per_s",
-    "tflops_per_gpu",
-    "mfu",
-    "gpus",
-    "usd_per_hour",
-    "usd_per_iteration",
-    "tokens_per_usd",
-    "energy_kwh_per_iteration",
-    "memory_gib",
-    "memory_limit_gib",
-    "bound_ratio",
-)
+_MEASURES = (*MEASURED, "memory_limit_gib", "bound_ratio")
 _EXACT = "exact: no point of the study is missing"
 _PARTIAL = "only of the points that were simulated: one that the search ruled out by its bound may belong on a front"
 _WORDS = {

@@ -21,8 +21,19 @@ from .tables import Row
 COST = ("usd_per_hour", "usd_per_iteration", "tokens_per_usd")
 #: Outcomes of which more is better; of all others, less.
 MORE_IS_BETTER = frozenset({"tokens_per_s", "tflops_per_gpu", "mfu", "tokens_per_usd"})
-#: Outcomes that can be traded against one another.
-TRADED = (
+#: What the iteration time is made of.
+PARTS = (
+    "compute_s",
+    "exposed_tp_s",
+    "exposed_cp_s",
+    "exposed_ep_s",
+    "exposed_pp_s",
+    "exposed_dp_s",
+    "exposed_other_s",
+    "idle_s",
+)
+#: Time, speed, cost and memory of a point.
+MEASURED = (
     "iteration_time_s",
     "tokens_per_s",
     "tflops_per_gpu",
@@ -33,15 +44,9 @@ TRADED = (
     "tokens_per_usd",
     "energy_kwh_per_iteration",
     "memory_gib",
-    "compute_s",
-    "exposed_tp_s",
-    "exposed_cp_s",
-    "exposed_ep_s",
-    "exposed_pp_s",
-    "exposed_dp_s",
-    "exposed_other_s",
-    "idle_s",
 )
+#: Outcomes that can be traded against one another.
+TRADED = (*MEASURED, *PARTS)
 #: Further outcomes that a requirement may read.
 ALSO_REQUIRED = ("memory_limit_gib", "memory_stage", "bound_ratio")
 #: In a front: traffic across the outermost tier, whatever the cluster calls it.
