@@ -3,7 +3,7 @@
 *Ideal*: whatever the algorithm. Of n members in blocks of m that share a unit, o = n / m blocks: an all-reduce of D
 bytes has to bring 2 D (o - 1) / o out of a block, reduce-scatter and all-gather D (o - 1) / o (D: the whole buffer), an
 all-to-all m D (o - 1) / o (Patarasuk and Yuan, 2009); and one latency of the outermost tier that it spans.
-*Exact*: the engine's own stretches of the collective with the network to itself.
+*Exact*: the engine's own transfer of the collective with the network to itself.
 *Unaware*: ASTRA-sim's backend shares links for free, so only what its own bound check enforces of a point that is ok:
 a collective takes no less than its bytes over a dimension's port.
 """
@@ -18,7 +18,7 @@ from typing import Protocol
 
 from ..astra.dimensions import AstraDim, SimulatedTier
 from ..engine.fluid.fabric import Fabric, build_fabric
-from ..engine.fluid.flows import Transfer, dimension_transfers, local_costs, pipeline
+from ..engine.fluid.flows import Transfer, as_one, dimension_transfers, local_costs
 from ..engine.plan import implementations, world_plan
 from ..engine.settings import Config
 from ..errors import InvalidInput
@@ -189,15 +189,12 @@ class Exact:
         except InvalidInput:
             return 0.0
         window = self.config.system.active_chunks_per_dimension
-        return 1e-9 * sum(map(self._stretch, pipeline(phases, plan, window)))
+        return 1e-9 * self._time(as_one(self._fabric, phases, plan, window))
 
-    def _stretch(self, transfer: Transfer) -> float:
-        """Nanoseconds of a stretch in which the members of one stage have ports and uplinks to themselves."""
-        rate = transfer.limit
+    def _time(self, transfer: Transfer) -> float:
+        """Nanoseconds of a transfer in which the members of one stage have ports and uplinks to themselves."""
+        rate, _ = transfer.port_limit(self._fabric)
         levels = self._fabric.levels
-        for (k, _), load in transfer.ports.items():
-            port = levels[k].uplink if levels[k].unit == 1 else levels[k].port
-            rate = min(rate, port / load if load else math.inf)
         for (k, _), load in transfer.uplinks.items():
             if self._fabric.tiered and levels[k].unit > 1 and load:
                 share = self.ideal.stage_share(k)

@@ -114,6 +114,11 @@ class Fabric:
         """Units of the level below level ``k``."""
         return len(self.sites) if self.sites and k == len(self.levels) - 1 else self.npus // self.levels[k].unit
 
+    def port_rate(self, k: int, links: int = 1) -> float:
+        """Bytes per ns of so many links of a GPU's port into level ``k``."""
+        level = self.levels[k]
+        return (level.uplink if level.unit == 1 else level.port) * links
+
     def unit_of(self, k: int, ranks: Any) -> Int64:
         """The unit of the level below level ``k`` that each rank is in."""
         ranks = np.asarray(ranks, np.int64)

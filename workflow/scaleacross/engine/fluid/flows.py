@@ -1,4 +1,4 @@
-"""What a collective sends: each phase as latency, bytes a member sends, and how these load ports and uplinks.
+"""What a collective sends, phase by phase and as one: latency, bytes a member sends, loads of ports and uplinks.
 
 Sources of the step counts: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH"
 (2005) for ring and halving-doubling; ASTRA-sim's analytical backend for what a message, a window and a reduction are
@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ...trace.columns import ALL_REDUCE, REDUCE_SCATTER
 from ..kernel import layout
@@ -21,6 +21,7 @@ from ..settings import Config
 from .fabric import Fabric, Level, ring_hops
 
 Lane = tuple[Any, ...]  # which port of a level
+Key = TypeVar("Key")
 Loads = dict[tuple[int, Lane], float]  # (level, lane) -> load of a port for one byte that a member sends
 OUT: Lane = ("out",)
 IN: Lane = ("in",)
@@ -30,13 +31,16 @@ PASSES = 3  # over local memory for a reduction, as in ASTRA-sim
 
 @dataclass(frozen=True)
 class Transfer:
-    """One stretch of a collective in which every member sends at one rate, after a time that bandwidth does not change.
+    """A phase of a collective, or all of them as one: every member sends at one rate, after a time that bandwidth does
+    not change.
 
     Attributes:
-        latency: ns. size: bytes that a member sends. limit: bytes per ns that it can send at most.
+        latency: ns. size: bytes that its rate counts (of a phase, what a member sends).
+        limit: bytes per ns at most.
         ports: loads of the ports of every member. uplinks: loads that every member puts on the uplinks above it.
         spread: loads that differ between members (groups); ports and uplinks are empty then.
-        dims: network dimension -> share of the bytes.
+        dims: network dimension -> bytes sent on it for a byte of the size.
+        held: level -> ns for which its ports limit phases, of all of them as one.
     """
 
     latency: float
@@ -46,6 +50,18 @@ class Transfer:
     uplinks: Loads = field(default_factory=dict)
     spread: Any = None
     dims: dict[int, float] = field(default_factory=dict)
+    held: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> set[int]:
+        """Levels whose ports it uses."""
+        return {k for k, _ in (self.spread.ports if self.spread else self.ports)}
+
+    def port_limit(self, fabric: Fabric) -> tuple[float, int]:
+        """Bytes per ns that the ports of the busiest member let through, and the level that sets it (-1: none)."""
+        loads = {key: float(load.max()) for key, load in self.spread.ports.items()} if self.spread else self.ports
+        rates = [(fabric.port_rate(k, links_in(lane)) / load, k) for (k, lane), load in loads.items() if load]
+        return min([(self.limit, -1), *rates])
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,47 +208,62 @@ def _loads(fabric: Fabric, top: int, lanes: dict[Lane, float]) -> Loads:
     return loads
 
 
-def pipeline(phases: Sequence[Sequence[Transfer]], plan: Plan, window: int) -> list[Transfer]:
-    """All chunks of a collective: the first goes through its phases alone, the others follow in one stretch.
+def as_one(fabric: Fabric, phases: Sequence[Sequence[Transfer]], plan: Plan, window: int) -> Transfer:
+    """All phases and chunks of a collective as one transfer: latencies, then every byte, all resources loaded evenly.
 
-    The others overlap in different dimensions and share ports where phases use the same; ``window`` of them are in
-    flight in a dimension and hide each other's latency. Every byte is still sent within the ports' rates, so that no
-    number of chunks undercuts the bandwidth bound.
+    It takes as long as ports make it: the first chunk goes through its phases one after the other; the others overlap
+    in different dimensions and share ports where phases use the same, ``window`` of them in flight in a dimension, so
+    that they hide each other's latency. Uplinks have no part in that; they are shared as long as it takes. Every byte
+    is sent within the rates of ports and uplinks, so that no number of chunks undercuts the bandwidth bound.
+
+    Fair shares are shares of a rate. What it counts are bytes that a member sends out of its node (inside it where
+    nothing leaves; on a network without tiers, in the dimension that carries most, the first left out), whatever the
+    bandwidths.
     """
     first = [transfer for phase in phases for transfer in phase]
     rest = plan.chunks - 1
-    if rest == 0 or not first:
-        return first
-    total = sum(transfer.size for transfer in first)
-    waits: dict[int, float] = {}
-    for phase, transfers in zip(plan.phases, phases, strict=True):
-        waits[phase.level] = waits.get(phase.level, 0.0) + sum(transfer.latency for transfer in transfers)
+    latency = sum(transfer.latency for transfer in first)
+    sent: dict[int, float] = {}
+    held: dict[int, float] = {}
+    time = 0.0
+    for transfer in first:
+        limit, level = transfer.port_limit(fabric)
+        time += transfer.size / limit
+        held[level] = held.get(level, 0.0) + transfer.size / limit
+        for k in transfer.levels:
+            sent[k] = sent.get(k, 0.0) + transfer.size
+    size = max([sent[k] for k in sent if k > 0] or [*sent.values(), 0.0])
+    if size == 0:
+        return Transfer(latency, 0.0)
+    shares = [(transfer, transfer.size / size) for transfer in first]
     merged = Transfer(
-        latency=(rounds(plan.chunks, window) - 1) * max(waits.values()),
-        size=rest * total,
-        limit=min(t.limit * total / t.size for t in first if t.size),
-        ports=_mean([(t.ports, t.size / total) for t in first]),
-        uplinks=_mean([(t.uplinks, t.size / total) for t in first]),
-        spread=first[0].spread.mean([(t.spread, t.size / total) for t in first]) if first[0].spread else None,
-        dims=_mean_dims(first, total),
+        latency=latency,
+        size=size,
+        limit=min(size * transfer.limit / transfer.size for transfer in first if transfer.size),
+        ports=_added([(transfer.ports, share) for transfer, share in shares]),
+        uplinks=_added([(transfer.uplinks, share) for transfer, share in shares]),
+        spread=first[0].spread.added([(t.spread, share) for t, share in shares]) if first[0].spread else None,
+        dims=_added([(transfer.dims, share) for transfer, share in shares]),
     )
-    return [*first, merged]
+    if rest:
+        limit, level = merged.port_limit(fabric)
+        time += rest * size / limit
+        held[level] = held.get(level, 0.0) + rest * size / limit
+        waits = [sum(transfer.latency for transfer in phase) for phase in phases]
+        levels = [phase.level for phase in plan.phases]
+        most = max(sum(wait for wait, own in zip(waits, levels, strict=True) if own == k) for k in levels)
+        latency += (rounds(plan.chunks, window) - 1) * most
+    held.pop(-1, None)
+    whole = size * plan.chunks
+    return replace(merged, latency=latency, size=whole, limit=whole / time if time else math.inf, held=held)
 
 
-def _mean(parts: Sequence[tuple[Loads, float]]) -> Loads:
-    loads: Loads = {}
+def _added(parts: Sequence[tuple[dict[Key, float], float]]) -> dict[Key, float]:
+    loads: dict[Key, float] = {}
     for part, share in parts:
         for key, load in part.items():
             loads[key] = loads.get(key, 0.0) + load * share
     return loads
-
-
-def _mean_dims(transfers: Sequence[Transfer], total: float) -> dict[int, float]:
-    shares: dict[int, float] = {}
-    for transfer in transfers:
-        for d, share in transfer.dims.items():
-            shares[d] = shares.get(d, 0.0) + share * transfer.size / total
-    return shares
 
 
 @cache

@@ -89,8 +89,8 @@ class Spread:
                 self.uplinks[k, lane] = np.zeros(units)
             self.uplinks[k, lane] += np.bincount(ranks // level.unit, minlength=units) * share
 
-    def mean(self, parts: Sequence[tuple[Spread, float]]) -> Spread:
-        """The loads of several spreads, weighted."""
+    def added(self, parts: Sequence[tuple[Spread, float]]) -> Spread:
+        """The loads of several spreads, weighted and added up."""
         total = Spread(self.fabric)
         for part, share in parts:
             for mine, theirs in ((total.ports, part.ports), (total.uplinks, part.uplinks)):

@@ -1,4 +1,4 @@
-"""Jobs: the different collectives and messages of a workload, each a sequence of transfers over resources."""
+"""Jobs: the different collectives and messages of a workload, each a transfer over resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..program import Call
 from ..settings import Config
 from .blocks import blocks_of
 from .fabric import Fabric
-from .flows import IN, Lane, Transfer, dimension_transfers, local_costs, pipeline
+from .flows import IN, Lane, Transfer, as_one, dimension_transfers, local_costs
 from .groups import group_transfers
 from .resources import Resources, Row, Use
 from .routes import route
@@ -25,14 +25,15 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A transfer of a job on its resources.
+class Flow:
+    """The transfer of a job on its resources.
 
     Attributes:
-        latency: ns. size: bytes a member sends. limit: bytes per ns.
+        latency: ns. size: bytes that its rate counts. limit: bytes per ns.
         uses: ports as the busiest member of a class loads them. means: as members do on average.
         rows: uplink rows (lane, row, factor), resolved when all are known.
-        dims: network dimension -> share of the bytes.
+        dims: network dimension -> bytes sent on it for a byte of the size.
+        held: level -> ns for which its ports set the pace.
     """
 
     latency: float
@@ -42,6 +43,7 @@ class Stretch:
     means: tuple[Use, ...]
     rows: tuple[tuple[Lane, Row, float], ...]
     dims: dict[int, float]
+    held: dict[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Job:
     """What runs when all of ``sims`` have called.
 
     Attributes:
-        sims: classes that take part (of a message: the sender). stretches: in order.
+        sims: classes that take part (of a message: the sender). flow: what it sends.
         text: for messages to the user. axis: index into AXIS_NAMES.
         call: of a collective. nodes: its ranks. blocks: see :func:`.blocks.blocks_of`.
         crossing: of a message that takes turns on the outermost tier: its two ranks.
@@ -57,7 +59,7 @@ class Job:
     """
 
     sims: tuple[int, ...]
-    stretches: tuple[Stretch, ...]
+    flow: Flow
     text: str
     axis: int
     call: Call | None = None
@@ -82,7 +84,7 @@ class JobTable:
     jobs: list[Job] = field(default_factory=list)
     _collectives: dict[tuple[object, ...], int] = field(default_factory=dict)
     _messages: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _plans: dict[tuple[object, ...], tuple[Plan, list[Transfer] | None]] = field(default_factory=dict)
+    _plans: dict[tuple[object, ...], tuple[Plan, Transfer | None]] = field(default_factory=dict)
     _images: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
     _block_sizes: dict[tuple[int, ...], tuple[tuple[int, float], ...]] = field(default_factory=dict)
     _kin: dict[tuple[int, int, tuple[int, ...]], list[int]] = field(default_factory=dict)
@@ -155,31 +157,30 @@ class JobTable:
         key = (call.comm_type, call.size, who)
         if key not in self._plans:
             self._plans[key] = self._world(call, who)
-        plan, transfers = self._plans[key]
+        plan, transfer = self._plans[key]
         if not plan.phases:
             raise InvalidInput("E-COLL-DIMS", f"a collective of {call.size} bytes involves no dimension", "involve one")
         nodes = int(np.prod([self.fabric.shape[d] for d in who]))
-        if transfers is None:
-            transfers = self._group_transfers(plan, np.arange(self.fabric.npus)[None, :], False)
-        stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
-        return Job(sims, stretches, f"a collective of {nodes} ranks", axis, call, nodes, self._blocks(who), axis)
+        if transfer is None:
+            transfer = self._group_transfer(plan, np.arange(self.fabric.npus)[None, :], False)
+        flow = self._flow(transfer, sims)
+        return Job(sims, flow, f"a collective of {nodes} ranks", axis, call, nodes, self._blocks(who), axis)
 
     def _blocks(self, dims: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
         if dims not in self._block_sizes:
             self._block_sizes[dims] = blocks_of(self.fabric, None, dims)
         return self._block_sizes[dims]
 
-    def _world(self, call: Call, dims: tuple[int, ...]) -> tuple[Plan, list[Transfer] | None]:
-        """A plan over whole dimensions and its transfers; None where a one* algorithm takes all ranks as one ring."""
+    def _world(self, call: Call, dims: tuple[int, ...]) -> tuple[Plan, Transfer | None]:
+        """A plan over whole dimensions and its transfer; None where a one* algorithm takes all ranks as one ring."""
         involved = tuple(d in dims for d in range(len(self.fabric.shape)))
         plan = world_plan(self.config, call.comm_type, call.size, involved)
         _check_halving(plan)
         if implementations(self.config, call.comm_type)[0].one and len(self.fabric.shape) > 1:
             return plan, None
         local = local_costs(self.config, self.injection_scale, group=False)
-        return plan, pipeline(
-            [dimension_transfers(self.fabric, phase, local) for phase in plan.phases], plan, self.window
-        )
+        phases = [dimension_transfers(self.fabric, phase, local) for phase in plan.phases]
+        return plan, as_one(self.fabric, phases, plan, self.window)
 
     def _group_job(self, sims: tuple[int, ...], who: Communicator, call: Call, axis: int) -> Job:
         plan = group_plan(self.config, call.comm_type, call.size, len(who.members))
@@ -187,17 +188,16 @@ class JobTable:
         images = self._images.get(self.family.get(who.group, -1), [self.config.groups[who.group]])
         groups = np.array([ranks for ranks in images if len(ranks) == len(who.members)], np.int64)
         ours = np.isin(self.resources.sim_of[groups], sims).all(axis=1)
-        transfers = self._group_transfers(plan, groups[ours], True)
-        stretches = tuple(self._stretch(transfer, sims) for transfer in transfers)
+        flow = self._flow(self._group_transfer(plan, groups[ours], True), sims)
         blocks = blocks_of(self.fabric, who.members, ())
-        return Job(sims, stretches, f"a collective of group {who.group}", axis, call, len(who.members), blocks, axis)
+        return Job(sims, flow, f"a collective of group {who.group}", axis, call, len(who.members), blocks, axis)
 
-    def _group_transfers(self, plan: Plan, groups: Int64, smaller: bool) -> list[Transfer]:
+    def _group_transfer(self, plan: Plan, groups: Int64, smaller: bool) -> Transfer:
         local = local_costs(self.config, self.injection_scale, group=smaller)
         phases = [group_transfers(self.fabric, phase, groups, local) for phase in plan.phases]
-        return pipeline(phases, plan, self.window)
+        return as_one(self.fabric, phases, plan, self.window)
 
-    def _stretch(self, transfer: Transfer, sims: Sequence[int]) -> Stretch:
+    def _flow(self, transfer: Transfer, sims: Sequence[int]) -> Flow:
         resources = self.resources
         if transfer.spread is not None:
             uses, means, rows = resources.spread_uses(transfer.spread, sims)
@@ -210,10 +210,11 @@ class JobTable:
         if self.fabric.turns and any(k == len(self.fabric.levels) - 1 for _, (k, _), _ in rows):
             clash = f"wan-sharing temporal: a collective crosses {self.fabric.levels[-1].name}; it cannot take turns"
             raise InvalidInput("E-WAN-SHARING", clash, "use fair sharing, or put the pipeline alone across that tier")
-        size, limit = transfer.size, transfer.limit
         own = tuple(uses)
         mean = own if means is uses else tuple(means)
-        return Stretch(transfer.latency, size, limit, own, mean, tuple(rows), transfer.dims)
+        return Flow(
+            transfer.latency, transfer.size, transfer.limit, own, mean, tuple(rows), transfer.dims, transfer.held
+        )
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -235,10 +236,10 @@ class JobTable:
             for k, lane, owner, load in loads
             if resources.has_uplinks(k)
         )
-        stretch = Stretch(way.latency, float(size), np.inf, uses, uses, rows, {way.dimension: 1.0})
+        flow = Flow(way.latency, float(size), np.inf, uses, uses, rows, {way.dimension: 1.0}, {})
         turns = self.fabric.turns and int(self.fabric.top(rank, peer)) == len(self.fabric.levels) - 1
         crossing = (rank, peer) if turns else ()
-        return Job((sim,), (stretch,), f"a message to rank {peer}", axis=axis, stream=slot, crossing=crossing)
+        return Job((sim,), flow, f"a message to rank {peer}", axis=axis, stream=slot, crossing=crossing)
 
 
 def _check_halving(plan: Plan) -> None:
@@ -248,4 +249,4 @@ def _check_halving(plan: Plan) -> None:
             raise InvalidInput("E-HALVING", clash, "it needs a power of two (the reference never ends)")
 
 
-__all__ = ["IN", "Job", "JobTable", "Stretch"]
+__all__ = ["IN", "Flow", "Job", "JobTable"]

@@ -1,8 +1,7 @@
 """Jobs as the event loop runs them: stretches in a row, each with the resources that it may have to share.
 
 A port that only one stream of a class ever uses (NVLink, where tensor parallelism alone is inside the node) is never
-shared, because a stream does one thing at a time: its rate is known beforehand, and stretches that share nothing are
-added up to one wait. That leaves most operations of a trace one event.
+shared, because a stream does one thing at a time. A job that shares nothing is a wait: its rate is known beforehand.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .jobs import Job, Stretch
+from .jobs import Flow, Job
 from .resources import PORT, Resources, Use
 from .streams import RESERVED, Streams
 from .turns import Turn, plan_turns
@@ -28,16 +27,16 @@ class Laid:
 
     Attributes:
         columns: of jobs, stretches and uses for :class:`.build.Tables`.
-        means: for each job and stretch, ports (as members load them on average) and uplinks.
+        means: for each job, ports (as members load them on average) and uplinks.
         alone: ns of each job that shares nothing.
-        private: (job, resource, ns) of transfers at the rate of a resource that nobody shares.
+        private: (job, level, PORT or UPLINK, ns) of transfers at the rate of what nobody shares.
         turns: of each job that takes turns.
     """
 
     columns: dict[str, NDArray[Any]]
-    means: list[list[list[Use]]]
+    means: list[list[Use]]
     alone: list[float]
-    private: list[tuple[int, int, float]]
+    private: list[tuple[int, int, int, float]]
     turns: dict[int, Turn]
 
 
@@ -57,15 +56,11 @@ class _Wait(NamedTuple):
 
 def lay(jobs: Sequence[Job], resources: Resources, streams: Streams) -> Laid:
     """Resolve uplinks, find what is shared, and put the stretches into columns."""
-    above = [[resources.uplink_uses(stretch.rows) for stretch in job.stretches] for job in jobs]
-    pairs = [list(zip(job.stretches, rows, strict=True)) for job, rows in zip(jobs, above, strict=True)]
-    uses = [[merged([*stretch.uses, *rows]) for stretch, rows in own] for own in pairs]
+    above = [resources.uplink_uses(job.flow.rows) for job in jobs]
+    uses = [merged([*job.flow.uses, *rows]) for job, rows in zip(jobs, above, strict=True)]
     means = [
-        [
-            used if stretch.means is stretch.uses else merged([*stretch.means, *rows])
-            for (stretch, rows), used in zip(own, known, strict=True)
-        ]
-        for own, known in zip(pairs, uses, strict=True)
+        used if job.flow.means is job.flow.uses else merged([*job.flow.means, *rows])
+        for job, rows, used in zip(jobs, above, uses, strict=True)
     ]
     shared = _shared(jobs, uses, resources)
     crowd: list[float] = []
@@ -75,49 +70,45 @@ def lay(jobs: Sequence[Job], resources: Resources, streams: Streams) -> Laid:
     crowds = [number for number, turn in turns.items() if turn.replicas > 1]
     waits: list[list[_Wait]] = []
     alone: list[float] = []
-    private: list[tuple[int, int, float]] = []
-    for number, job in enumerate(jobs):
+    private: list[tuple[int, int, int, float]] = []
+    for number, (job, used) in enumerate(zip(jobs, uses, strict=True)):
+        flow = job.flow
         if number in turns:
-            waits.append(_in_turn(job.stretches[0], turns[number], shared))
-            alone.append(job.stretches[0].latency + turns[number].spread + turns[number].time)
+            waits.append(_in_turn(flow, turns[number], shared))
+            alone.append(flow.latency + turns[number].spread + turns[number].time)
             continue
-        own: list[_Wait] = []
-        pending, total = 0.0, 0.0
-        for stretch, used in zip(job.stretches, uses[number], strict=True):
-            limit, tightest = _limit(stretch, used, resources)
-            total += stretch.latency + stretch.size / limit
-            if crowd:
-                limit, tightest = _reserved(stretch, used, resources, crowd)
-            sending = stretch.size / limit
-            kept = [use for use in used if shared[use[0]]]
-            if kept:
-                own.append(_Wait(pending + stretch.latency, stretch.size, limit, tightest, kept))
-                pending = 0.0
-            else:
-                pending += stretch.latency + sending
-                private.append((number, tightest, sending))
-        if pending > 0 or not own:
-            own.append(_Wait(pending, 0.0, 1.0, -1, []))
-        waits.append(own)
-        alone.append(total)
+        limit, tightest = _limit(flow, used, resources)
+        alone.append(flow.latency + flow.size / limit)
+        if crowd:
+            limit, tightest = _reserved(flow, limit, used, resources, crowd)
+        kept = [use for use in used if shared[use[0]]]
+        if kept and flow.size > 0:
+            waits.append([_Wait(flow.latency, flow.size, limit, _pacer(flow, tightest, used, resources), kept)])
+            continue
+        waits.append([_Wait(flow.latency + flow.size / limit, 0.0, 1.0, -1, [])])
+        if tightest >= 0:
+            found = resources.found[tightest]
+            private.append((number, found.level, found.kind, flow.size / limit))
+        else:
+            private += [(number, level, PORT, time) for level, time in flow.held.items()]
     for number in crowds:
-        waits.append([_others(jobs[number].stretches[0], turns[number], shared)])
+        waits.append([_others(jobs[number].flow, turns[number], shared)])
     need = [*(len(job.sims) for job in jobs), *(0 for _ in crowds)]
     traffic = [*(streams.traffic(job.axis) for job in jobs), *(0 for _ in crowds)]
     columns = {**_columns(need, traffic, waits, resources), **_turn_columns(len(jobs), turns, crowds)}
     return Laid(columns, means, alone, private, turns)
 
 
-def _in_turn(stretch: Stretch, turn: Turn, shared: Sequence[bool]) -> list[_Wait]:
+def _in_turn(flow: Flow, turn: Turn, shared: Sequence[bool]) -> list[_Wait]:
     """Bytes go to those that send them, wait for the turn, cross, and are put together."""
     kept = [use for use in turn.uses if shared[use[0]]]
-    crosses = _Wait(turn.spread / 2, stretch.size, stretch.size / turn.time, turn.tightest, kept, True)
-    return [crosses, _Wait(stretch.latency + turn.spread / 2, 0.0, 1.0, -1, [])]
+    crosses = _Wait(turn.spread / 2, flow.size, flow.size / turn.time, turn.tightest, kept, True)
+    return [crosses, _Wait(flow.latency + turn.spread / 2, 0.0, 1.0, -1, [])]
 
 
-def _others(stretch: Stretch, turn: Turn, shared: Sequence[bool]) -> _Wait:
+def _others(flow: Flow, turn: Turn, shared: Sequence[bool]) -> _Wait:
     """The turns of the replicas that a job stands for beside the one it runs as."""
-    return _in_turn(stretch, turn, shared)[0]._replace(size=stretch.size * (turn.replicas - 1))
+    return _in_turn(flow, turn, shared)[0]._replace(size=flow.size * (turn.replicas - 1))
 
 
 def _turn_columns(jobs: int, turns: dict[int, Turn], crowds: Sequence[int]) -> dict[str, NDArray[Any]]:
@@ -136,41 +127,51 @@ def _turn_columns(jobs: int, turns: dict[int, Turn], crowds: Sequence[int]) -> d
     }
 
 
-def _limit(stretch: Stretch, uses: Sequence[Use], resources: Resources) -> tuple[float, int]:
-    """Rate of a stretch that has its resources to itself, and the resource that sets it (-1: none)."""
+def _limit(flow: Flow, uses: Sequence[Use], resources: Resources) -> tuple[float, int]:
+    """Rate of a flow that has its resources to itself, and the resource that sets it (-1: its phases do)."""
     found = resources.found
     rates = [(found[r].capacity / load, r) for r, load in uses if found[r].sharing]
-    return min([(stretch.limit, -1), *rates])
+    return min([(flow.limit, -1), *rates])
 
 
-def _reserved(stretch: Stretch, uses: Sequence[Use], resources: Resources, crowd: Sequence[float]) -> tuple[float, int]:
-    """Rate of a stretch, and the resource that sets it, while all streams that ever use its resources send.
+def _pacer(flow: Flow, tightest: int, uses: Sequence[Use], resources: Resources) -> int:
+    """The resource that sets the pace of a flow which shares nothing: one of the level that holds it for longest."""
+    if tightest >= 0 or not flow.held:
+        return tightest
+    level = max(flow.held, key=lambda k: flow.held[k])
+    own = [r for r, _ in uses if resources.found[r].level == level and resources.found[r].kind == PORT]
+    return own[0] if own else -1
+
+
+def _reserved(
+    flow: Flow, limit: float, uses: Sequence[Use], resources: Resources, crowd: Sequence[float]
+) -> tuple[float, int]:
+    """Rate of a flow, and the resource that sets it, while all streams that ever use its resources send.
 
     No other resource is left out here, even if another one limits fair shares first: so no port or uplink that gets
     slower can make this rate higher. Progressive filling never gives a flow less, since nobody in front of it has more.
     """
-    return min([(stretch.limit, -1), *((resources.found[r].capacity / crowd[r], r) for r, _ in uses)])
+    return min([(min(limit, flow.limit), -1), *((resources.found[r].capacity / crowd[r], r) for r, _ in uses)])
 
 
-def _crowd(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resources: Resources) -> list[float]:
-    """Load of each resource, for a byte a member, when every stream of every class sends what loads it most.
+def _crowd(jobs: Sequence[Job], uses: Sequence[Sequence[Use]], resources: Resources) -> list[float]:
+    """Load of each resource, for a byte that rates count, when every stream of every class sends what loads it most.
 
     A stream of a class runs one job at a time. Uplinks are loaded class by class, or by a group's ring as a whole.
     """
     most: list[dict[tuple[object, ...], float]] = [{} for _ in resources.found]
-    for job, stretches in zip(jobs, uses, strict=True):
-        for stretch, used in zip(job.stretches, stretches, strict=True):
-            now: dict[tuple[int, tuple[object, ...]], float] = {}
-            loads = [
-                (r, _whose(job, resources.found[r].owner), load) for r, load in used if resources.found[r].kind == PORT
-            ]
-            for lane, (k, row), factor in stretch.rows:
-                owner = _whose(job, row)
-                loads += [(r, owner, load) for r, load in resources.uplink_uses([(lane, (k, row), factor)])]
-            for r, owner, load in loads:
-                now[r, owner] = now.get((r, owner), 0.0) + load
-            for (r, owner), load in now.items():
-                most[r][owner] = max(most[r].get(owner, 0.0), load)
+    for job, used in zip(jobs, uses, strict=True):
+        now: dict[tuple[int, tuple[object, ...]], float] = {}
+        loads = [
+            (r, _whose(job, resources.found[r].owner), load) for r, load in used if resources.found[r].kind == PORT
+        ]
+        for lane, (k, row), factor in job.flow.rows:
+            owner = _whose(job, row)
+            loads += [(r, owner, load) for r, load in resources.uplink_uses([(lane, (k, row), factor)])]
+        for r, owner, load in loads:
+            now[r, owner] = now.get((r, owner), 0.0) + load
+        for (r, owner), load in now.items():
+            most[r][owner] = max(most[r].get(owner, 0.0), load)
     return [sum(own.values()) for own in most]
 
 
@@ -179,15 +180,14 @@ def _whose(job: Job, sim: int) -> tuple[object, ...]:
     return ("class", sim, job.stream) if job.call is not None and sim in job.sims else ("job", job.sims, job.stream)
 
 
-def _shared(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resources: Resources) -> list[bool]:
+def _shared(jobs: Sequence[Job], uses: Sequence[Sequence[Use]], resources: Resources) -> list[bool]:
     """Whether each resource can be a bottleneck that different streams use at the same time."""
     streams: list[set[tuple[object, ...]]] = [set() for _ in resources.found]
-    for job, stretches in zip(jobs, uses, strict=True):
-        for own in stretches:
-            for r, _ in own:
-                resource = resources.found[r]
-                mine = resource.kind == PORT and job.call is not None and resource.owner in job.sims
-                streams[r].add(("axis", job.stream) if mine else ("job", job.sims, job.stream))
+    for job, used in zip(jobs, uses, strict=True):
+        for r, _ in used:
+            resource = resources.found[r]
+            mine = resource.kind == PORT and job.call is not None and resource.owner in job.sims
+            streams[r].add(("axis", job.stream) if mine else ("job", job.sims, job.stream))
     return [resource.sharing and len(own) > 1 for resource, own in zip(resources.found, streams, strict=True)]
 
 

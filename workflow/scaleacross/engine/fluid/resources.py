@@ -66,8 +66,7 @@ class Resources:
         key = (k, lane, sim)
         number = self._ports.get(key)
         if number is None:
-            level = self.fabric.levels[k]
-            capacity = (level.uplink if level.unit == 1 else level.port) * links_in(lane)
+            capacity = self.fabric.port_rate(k, links_in(lane))
             number = self._ports[key] = len(self.found)
             sharing = port_shares(self.fabric, k)
             self.found.append(Resource(PORT, k, lane, sim, capacity, int(self.sizes[sim]), sharing))

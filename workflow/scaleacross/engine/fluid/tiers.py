@@ -22,9 +22,8 @@ def sent_per_dimension(built: Built, ran: Float64) -> list[float]:
     sizes = built.resources.sizes
     for job, times in zip(built.jobs, ran.tolist(), strict=True):
         members = sum(int(sizes[sim]) for sim in job.sims)
-        for stretch in job.stretches:
-            for d, share in stretch.dims.items():
-                total[d] += times * members * stretch.size * share
+        for d, share in job.flow.dims.items():
+            total[d] += times * members * job.flow.size * share
     return [float(count) for count in total / built.fabric.npus]
 
 
@@ -32,18 +31,21 @@ def carried(built: Built, ran: Float64) -> Float64:
     """Bytes through each resource, float64[resources]."""
     total = np.zeros(len(built.resources.found))
     for job, times, uses in zip(built.jobs, ran.tolist(), built.laid.means, strict=True):
-        for stretch, own in zip(job.stretches, uses, strict=True):
-            for resource, load in own:
-                total[resource] += times * stretch.size * load
+        for resource, load in uses:
+            total[resource] += times * job.flow.size * load
     return total
 
 
 def limited(built: Built, ran: Float64, shared: Float64) -> Float64:
-    """Nanoseconds for which each resource set a rate. ``shared``: of those that streams share, as the loop counted."""
-    total = shared.copy()
-    for job, resource, time in built.laid.private:
-        if resource >= 0:
-            total[resource] += ran[job] * time
+    """Nanoseconds for which ports and uplinks of each level set a rate, float64[levels, 2].
+
+    ``shared``: of the resources that streams share, as the loop counted.
+    """
+    total = np.zeros((len(built.fabric.levels), 2))
+    for resource, time in zip(built.resources.found, shared.tolist(), strict=True):
+        total[resource.level, resource.kind] += time
+    for job, level, kind, time in built.laid.private:
+        total[level, kind] += ran[job] * time
     return total
 
 
@@ -54,7 +56,7 @@ def tier_uses(
 
     Args:
         through: bytes through each resource. sent: bytes of a rank on each dimension.
-        held: ns for which each resource set a rate. iteration: ns.
+        held: of :func:`limited`. iteration: ns.
     """
     found = built.resources.found
     busy = [float(moved / resource.capacity / iteration) for moved, resource in zip(through, found, strict=True)]
@@ -64,7 +66,7 @@ def tier_uses(
         ports = [r for r in own if found[r].kind == PORT]
         uplinks = [r for r in own if found[r].kind == UPLINK]
         cut = uplinks if built.resources.has_uplinks(k) else ports
-        limits = {kind: float(sum(held[r] for r in own if found[r].kind == kind)) for kind in (PORT, UPLINK)}
+        limits = {kind: float(held[k, kind]) for kind in (PORT, UPLINK)}
         uses.append(
             TierUse(
                 name=level.name,

@@ -135,11 +135,11 @@ def _moved(workload: Workload, config: Config, k: int, rank: int) -> Program:
     return replace(program, trace=shifted, calls=tuple(map(call, program.calls)))
 
 
-def plan_turns(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], resources: Resources) -> dict[int, Turn]:
+def plan_turns(jobs: Sequence[Job], uses: Sequence[Sequence[Use]], resources: Resources) -> dict[int, Turn]:
     """The turns of every message that crosses the outermost level, by job.
 
     Args:
-        jobs: all of them. uses: of each job's stretches.
+        jobs: all of them. uses: of each.
 
     Raises:
         InvalidInput: E-WAN-SHARING where nothing crosses, or a transfer has not one sender in every replica.
@@ -165,12 +165,12 @@ def plan_turns(jobs: Sequence[Job], uses: Sequence[Sequence[Sequence[Use]]], res
 def _family(fabric: Fabric, job: Job) -> tuple[int, ...]:
     """What the same transfer of all replicas and lanes has in common: the stages and the bytes."""
     ends = [int(fabric.digits(rank)[d]) for rank in job.crossing for d in fabric.stage_dims]
-    return (*ends, int(job.stretches[0].size))
+    return (*ends, int(job.flow.size))
 
 
 def _lane(
     jobs: Sequence[Job],
-    uses: Sequence[Sequence[Sequence[Use]]],
+    uses: Sequence[Sequence[Use]],
     resources: Resources,
     family: Sequence[int],
     lane: Sequence[int],
@@ -182,7 +182,7 @@ def _lane(
     count = fabric.replicas
     if places != sorted(set(places)) or places[-1] != count - 1:
         raise _error(f"a transfer is sent by replicas {places} of {count}", "use fair sharing")
-    size = jobs[ordered[0]].stretches[0].size
+    size = jobs[ordered[0]].flow.size
     pair, fair, tightest = _rates(uses, resources, family, ordered[0])
     spread_over = min(count, math.ceil(count * fair / pair * (1 - 1e-9)))
     time = size / min(count * fair, spread_over * pair)
@@ -198,7 +198,7 @@ def _lane(
         weight = places[at] - (places[at - 1] if at else -1)
         own = tuple(
             (r, load / spread_over / (weight if resources.found[r].kind == UPLINK else 1))
-            for r, load in uses[number][0]
+            for r, load in uses[number]
             if not (resources.found[r].kind == UPLINK and resources.found[r].level == len(fabric.levels) - 1)
         )
         turns[number] = Turn(
@@ -216,14 +216,14 @@ def _lane(
 
 
 def _rates(
-    uses: Sequence[Sequence[Sequence[Use]]], resources: Resources, family: Sequence[int], one: int
+    uses: Sequence[Sequence[Use]], resources: Resources, family: Sequence[int], one: int
 ) -> tuple[float, float, int]:
     """Bytes per ns of a sender through its ports alone, with fair shares of everything, and what limits the latter."""
     found = resources.found
-    pair = min(found[r].capacity / load for r, load in uses[one][0] if found[r].kind == PORT and found[r].sharing)
+    pair = min(found[r].capacity / load for r, load in uses[one] if found[r].kind == PORT and found[r].sharing)
     total: dict[int, float] = {}
     for number in family:
-        for r, load in uses[number][0]:
+        for r, load in uses[number]:
             if found[r].kind == UPLINK:
                 total[r] = total.get(r, 0.0) + load
     fair, tightest = min(((found[r].capacity / load, r) for r, load in total.items()), default=(math.inf, -1))
