@@ -152,7 +152,7 @@ def test_fair_shares_lie_between_links_for_oneself_and_reserved_shares(
     fair = made.config(tiers, algorithm)
     built = build(made.folded, fair, Options())
     own = built.tables._replace(capacity=np.full(len(built.tables.capacity), 1e30))
-    machine = make_machine(own, built.waits, built.in_line)
+    machine = make_machine(own, built.rows.waits, built.in_line)
     go(machine.m, machine.f, 1 << 60)
     alone = float(machine.real("sim", FINISH).max())
     shared = run(made.folded, fair).time_ns

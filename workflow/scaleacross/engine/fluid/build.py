@@ -85,15 +85,13 @@ class Built:
     """The arrays and what their numbers mean. ``in_line``: streams run their rows in the order of the trace."""
 
     tables: Tables
-    waits: Int64
+    rows: Prepared
     in_line: bool
     fabric: Fabric
     resources: Resources
     jobs: list[Job]
     laid: Laid
-    first_row: Int64  # of each simulated rank
     programs: list[Program]  # of each simulated rank
-    true_of: Int64
 
 
 def build(workload: Workload, config: Config, options: Options) -> Built:
@@ -111,7 +109,8 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
     if fabric.turns:
         workload = by_replica(workload, config, fabric)
     rows = prepared(workload, config, fabric, streams.single)
-    resources = Resources(fabric, rows.sim_of, np.bincount(rows.sim_of, minlength=len(rows.true_of)))
+    sizes = np.bincount(rows.sim_of, minlength=len(rows.true_of))
+    resources = Resources(fabric, rows.sim_of, sizes, known=rows.units)
     window = -(-config.system.active_chunks_per_dimension // options.queues_per_dim)
     scale = options.injection_scale
     table = JobTable(config, fabric, resources, rows.true_of, workload.family, rows.classes, scale, window)
@@ -137,15 +136,13 @@ def build(workload: Workload, config: Config, options: Options) -> Built:
     programs = [workload.programs[k] for k in rows.which]
     return Built(
         tables,
-        rows.waits,
+        rows,
         not streams.single,
         fabric,
         resources,
         table.jobs,
         laid,
-        rows.first_row,
         programs,
-        rows.true_of,
     )
 
 

@@ -35,11 +35,11 @@ def critical_path(built: Built, machine: Machine) -> list[Step]:
     for row in reversed(chain):
         sim = int(machine.tables.sim[row])
         program = built.programs[sim]
-        name = program.trace.names[int(program.order[row - int(built.first_row[sim])])]
+        name = program.trace.names[int(program.order[row - int(built.rows.first_row[sim])])]
         axis = LABELS[int(machine.tables.axis[row])]
         adds = max(0.0, float(end[row]) - reached)
         reached += adds
-        steps.append(Step(sim, int(built.true_of[sim]), name, axis, float(start[row]), float(end[row]), adds))
+        steps.append(Step(sim, int(built.rows.true_of[sim]), name, axis, float(start[row]), float(end[row]), adds))
     return steps
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -160,7 +161,7 @@ class JobTable:
         plan, transfer = self._plans[key]
         if not plan.phases:
             raise InvalidInput("E-COLL-DIMS", f"a collective of {call.size} bytes involves no dimension", "involve one")
-        nodes = int(np.prod([self.fabric.shape[d] for d in who]))
+        nodes = math.prod(self.fabric.shape[d] for d in who)
         if transfer is None:
             transfer = self._group_transfer(plan, np.arange(self.fabric.npus)[None, :], False)
         flow = self._flow(transfer, sims)

@@ -1,7 +1,12 @@
-"""The event loop's memory, filled from the tables; and reading it afterwards."""
+"""The event loop's memory, filled from the tables; and reading it afterwards.
+
+What a workload decides whatever the network (operators, slots, channels) stands first and is kept, so that the next
+network of a study starts from a copy.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +18,8 @@ from .build import Tables
 
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
+Image = tuple[Int64, Float64]  # the first cells of a machine's memory
+MOST_KEPT = 300_000  # rows of a workload whose image is kept (200 bytes each)
 
 
 @dataclass(slots=True)
@@ -70,39 +77,91 @@ def counts(tables: Tables) -> dict[str, int]:
     }
 
 
-def make_machine(tables: Tables, waits: Int64, in_line: bool) -> Machine:
+def make_machine(tables: Tables, waits: Int64, in_line: bool, images: dict[bool, Image] | None = None) -> Machine:
     """A machine at time 0 whose rows without dependencies are ready.
 
-    ``in_line``: slots start their rows in the order of their numbers, not as they become ready.
+    Args:
+        waits: rows that each row waits for.
+        in_line: slots start their rows in the order of their numbers, not as they become ready.
+        images: of the workload, for both values of ``in_line``; one that is missing is added.
     """
     number = counts(tables)
-    lists = {
-        "heap": number["slot"] + number["job"],
+    at, first = _places(("row", "slot", "channel", "sim"), number, _workload_lists(tables, number), L.G_SIZE)
+    others, end = _places(("job", "stretch", "use", "resource", "link"), number, _network_lists(tables, number), first)
+    at |= others
+    kept = images.get(in_line) if images is not None else None
+    if kept is None:
+        kept = _image(Machine(np.zeros(first, np.int64), np.zeros(first, np.float64), at, tables), waits, in_line)
+        if images is not None and number["row"] <= MOST_KEPT:
+            images[in_line] = kept
+    machine = Machine(_longer(kept[0], end), _longer(kept[1], end), at, tables)
+    _set(machine, "row", L.JOB, _addresses(machine, "job", tables.job))
+    for cell, name in (
+        (L.G_HEAP, "heap"),
+        (L.G_SEEDS, "seeds"),
+        (L.G_FRESH, "fresh"),
+        (L.G_FLOWS, "flows"),
+        (L.G_POOL, "pool"),
+        (L.G_FIRST_JOB, "job"),
+    ):
+        machine.m[cell] = at[name]
+    _jobs(machine)
+    _flows(machine)
+    return machine
+
+
+def _places(
+    blocks: Sequence[str], number: dict[str, int], lists: dict[str, int], begin: int
+) -> tuple[dict[str, int], int]:
+    """First addresses of blocks of records and of lists, one after the other, and the end."""
+    at, end = {}, begin
+    for name, cells in {**{block: RECORDS[block] * number[block] for block in blocks}, **lists}.items():
+        at[name] = end
+        end += cells
+    return at, end
+
+
+def _workload_lists(tables: Tables, number: dict[str, int]) -> dict[str, int]:
+    return {
         "stack": number["row"],
         "touched": number["slot"],
+        "children": len(tables.child),
+        "ready": int(tables.ready_ptr[-1]),
+        "sends": int(tables.send_ptr[-1]),
+        "receives": int(tables.receive_ptr[-1]),
+    }
+
+
+def _network_lists(tables: Tables, number: dict[str, int]) -> dict[str, int]:
+    return {
+        "heap": number["slot"] + number["job"],
         "seeds": number["resource"],
         "fresh": number["job"],
         "flows": number["job"],
         "pool": number["resource"],
-        "children": len(tables.child),
-        "ready": int(tables.ready_ptr[-1]),
         "members": int(tables.member_ptr[-1]),
-        "sends": int(tables.send_ptr[-1]),
-        "receives": int(tables.receive_ptr[-1]),
         "ends": int(tables.ends_ptr[-1]),
     }
-    at, end = {}, L.G_SIZE
-    for name, cells in {**{block: RECORDS[block] * n for block, n in number.items()}, **lists}.items():
-        at[name] = end
-        end += cells
-    machine = Machine(np.zeros(end, np.int64), np.zeros(end, np.float64), at, tables)
-    _globals(machine, number)
+
+
+def _image(machine: Machine, waits: Int64, in_line: bool) -> Image:
+    """Memory of what a workload decides; operators that wait for nothing are ready."""
+    m, at = machine.m, machine.at
+    m[L.G_STACK], m[L.G_TOUCHED] = at["stack"], at["touched"]
+    m[L.G_LEFT] = len(waits)
+    m[L.G_MARK] = 1
     _rows(machine, waits)
     _slots(machine, in_line)
-    _jobs(machine)
-    _flows(machine)
     _ready(machine, waits)
-    return machine
+    return m, machine.f
+
+
+def _longer(array: NDArray[Any], end: int) -> NDArray[Any]:
+    """A copy with zeros behind it, up to ``end`` in all."""
+    longer = np.empty(end, array.dtype)
+    longer[: len(array)] = array
+    longer[len(array) :] = 0
+    return longer
 
 
 def _column(array: NDArray[Any], first: int, size: int, count: int, cell: int) -> NDArray[Any]:
@@ -119,28 +178,10 @@ def _addresses(machine: Machine, block: str, numbers: Int64) -> Int64:
     return np.where(numbers >= 0, machine.at[block] + numbers * RECORDS[block], 0)
 
 
-def _globals(machine: Machine, number: dict[str, int]) -> None:
-    m, at = machine.m, machine.at
-    for cell, name in (
-        (L.G_HEAP, "heap"),
-        (L.G_STACK, "stack"),
-        (L.G_TOUCHED, "touched"),
-        (L.G_SEEDS, "seeds"),
-        (L.G_FRESH, "fresh"),
-        (L.G_FLOWS, "flows"),
-        (L.G_POOL, "pool"),
-    ):
-        m[cell] = at[name]
-    m[L.G_LEFT] = number["row"]
-    m[L.G_MARK] = 1
-    m[L.G_FIRST_JOB] = at["job"]
-
-
 def _rows(machine: Machine, waits: Int64) -> None:
     tables, at = machine.tables, machine.at
     _set(machine, "row", L.KIND, tables.kind)
     _set(machine, "row", L.SLOT, _addresses(machine, "slot", tables.slot))
-    _set(machine, "row", L.JOB, _addresses(machine, "job", tables.job))
     _set(machine, "row", L.CHANNEL, _addresses(machine, "channel", tables.channel))
     _set(machine, "row", L.AXIS, tables.axis)
     _set(machine, "row", L.SIM, _addresses(machine, "sim", tables.sim))

@@ -59,7 +59,7 @@ def read_outcome(built: Built, machine: Machine, status: str, timeline: bool) ->
         exposed_cycles=np.where(done, np.rint(finish - compute), -1).astype(np.int64)[sim_of],
         events=int(machine.m[L.G_EVENTS]),
         model="scaleacross",
-        representatives=built.true_of.tolist(),
+        representatives=built.rows.true_of.tolist(),
         flows_solved=int(machine.m[L.G_SOLVED]),
     )
     outcome.time_ns = float(finish.max())
@@ -95,7 +95,7 @@ def _timelines(built: Built, machine: Machine) -> list[list[Row]]:
     start, end, begin = (np.rint(machine.real("row", cell)).astype(np.int64) for cell in (L.START, L.END, L.BEGIN))
     found = []
     for sim, program in enumerate(built.programs):
-        base = int(built.first_row[sim])
+        base = int(built.rows.first_row[sim])
         rows = []
         for k, at in enumerate(program.order.tolist(), base):
             if end[k] >= 0:

@@ -6,6 +6,7 @@ collectives and messages stay the same.
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from ..program import COMPUTE_AXIS, Program
 from ..settings import Config
 from ..workload import Workload
 from .fabric import Fabric
+from .resources import UnitsKnown
 from .routes import codes
 from .streams import NO_SLOT, comm_axis, slots
 
@@ -57,6 +59,8 @@ class Prepared:
         asked: of each program. channel: of each row, -1. sends, receives: of each channel.
         time: ns of each row that takes time by itself. in_line: rows that need a slot, slot after slot.
         classes: classes along some dimensions around one, kept by :class:`.jobs.JobTable`.
+        images: memory of the event loop, kept by :func:`.machine.make_machine`.
+        units: kept by :class:`.resources.Resources`.
     """
 
     sim_of: Int64
@@ -78,6 +82,8 @@ class Prepared:
     time: NDArray[np.float64]
     in_line: Int64
     classes: dict[tuple[tuple[int, ...], int], tuple[int, ...]]
+    images: dict[bool, tuple[Int64, NDArray[np.float64]]]
+    units: UnitsKnown
 
 
 def prepared(workload: Workload, config: Config, fabric: Fabric, single: bool) -> Prepared:
@@ -130,6 +136,8 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
         time=join([durations(program, config).astype(np.float64) for program in programs], which),
         in_line=np.argsort(every_slot, kind="stable")[np.count_nonzero(every_slot < 0) :],
         classes={},
+        images={},
+        units={},
     )
 
 
@@ -174,12 +182,18 @@ def _asked(program: Program, kind: Int64, slot: Int64, npus: int) -> list[Asked]
 
 
 def different(*columns: Int64) -> tuple[list[tuple[int, ...]], Int64]:
-    """The different rows of some columns, and which of them each row is."""
-    number = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        values, index = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + index, return_inverse=True)[1]
-    _, first = np.unique(number, return_index=True)
+    """The different rows of some columns in ascending order, and which of them each row is."""
+    if len(columns[0]) == 0:
+        return [], np.zeros(0, np.int64)
+    least = [int(column.min()) for column in columns]
+    spans = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
+    if math.prod(spans) < 1 << 62:  # a row is one number
+        code = np.zeros(len(columns[0]), np.int64)
+        for column, low, span in zip(columns, least, spans, strict=True):
+            code = code * span + (column - low)
+        _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    else:
+        _, first, number = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
     return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
 
 

@@ -23,6 +23,9 @@ Float64 = NDArray[np.float64]
 PORT, UPLINK = 0, 1
 Row = tuple[int, int]  # level, number of the row in its table
 Use = tuple[int, float]  # resource, load for one byte that a member sends
+# GPUs of a unit and sites -> members of each class in each unit, float64[classes, units]; first unit and number of
+# units of each kind as far as classes tell them apart
+UnitsKnown = dict[tuple[int, tuple[int, ...]], tuple[Float64, Int64, Int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Resource:
 class Resources:
     """Numbers of resources, given out as flows name them; uplinks when all rows are known (:meth:`close`).
 
-    ``sim_of`` int64[npus]: class of each rank.
+    ``sim_of`` int64[npus]: class of each rank. ``known``: see :data:`UnitsKnown`, kept while the workload is.
     """
 
     fabric: Fabric
@@ -56,7 +59,7 @@ class Resources:
     found: list[Resource] = field(default_factory=list)
     _ports: dict[tuple[int, Lane, int], int] = field(default_factory=dict)
     _rows: dict[int, list[Float64]] = field(default_factory=dict)
-    _class_rows: dict[int, Float64] = field(default_factory=dict)
+    known: UnitsKnown = field(default_factory=dict)
     _kind_of: dict[int, tuple[Int64, Int64]] = field(default_factory=dict)
     _uplinks: dict[tuple[int, Lane, int], int] = field(default_factory=dict)
     _uses: dict[tuple[int, Lane, int], list[Use]] = field(default_factory=dict)
@@ -125,35 +128,43 @@ class Resources:
         key = (k, lane, row)
         if key not in self._uses:
             first, count = self._kinds(k)
-            loads = (self._counts(k)[row] if row < len(self.sizes) else self._rows[k][row - len(self.sizes)])[first]
+            loads = (self._units(k)[0][row] if row < len(self.sizes) else self._rows[k][row - len(self.sizes)])[first]
             kinds = np.flatnonzero(loads)
             self._uses[key] = [
                 (self._uplink(k, lane, int(kind), int(count[kind])), float(loads[kind])) for kind in kinds
             ]
         return self._uses[key]
 
-    def _counts(self, k: int) -> Float64:
-        """Members of each class in each unit of the level below, float64[classes, units]."""
-        if k not in self._class_rows:
+    def _units(self, k: int) -> tuple[Float64, Int64, Int64]:
+        """What is known of the units of the level below."""
+        key = (self.fabric.levels[k].unit, self._sites(k))
+        if key not in self.known:
             units = self.fabric.units_of(k)
             cells = self.sim_of * units + self.fabric.unit_of(k, np.arange(self.fabric.npus))
             counts = np.bincount(cells, minlength=len(self.sizes) * units).reshape(len(self.sizes), units)
-            self._class_rows[k] = counts.astype(np.float64)
-        return self._class_rows[k]
+            self.known[key] = counts.astype(np.float64), *self._kinds_by(k, counts.astype(np.float64))
+        return self.known[key]
+
+    def _sites(self, k: int) -> tuple[int, ...]:
+        return self.fabric.sites if k == len(self.fabric.levels) - 1 else ()
 
     def _kinds(self, k: int) -> tuple[Int64, Int64]:
         """First unit and number of units of each kind: units whose columns over all rows are equal."""
         if k not in self._kind_of:
-            counts = self._counts(k)
-            random = np.random.default_rng(1).integers(1, 1 << 62, len(counts) + len(self._rows.get(k, ())), np.int64)
-            mixed = random[: len(counts)].view(np.uint64) @ counts.astype(np.uint64)
-            for factor, row in zip(random[len(counts) :].view(np.uint64), self._rows.get(k, ()), strict=True):
-                mixed += np.ascontiguousarray(row).view(np.uint64) * factor
-            capacity = np.array([self.fabric.uplink(k, unit) for unit in range(len(mixed))])
-            mixed += np.unique(capacity, return_inverse=True)[1].astype(np.uint64)  # sites of other sizes are others
-            _, first, number = np.unique(mixed, return_index=True, return_counts=True)
-            self._kind_of[k] = first.astype(np.int64), number.astype(np.int64)
+            counts, *known = self._units(k)
+            first, number = self._kinds_by(k, np.vstack([counts, *self._rows[k]])) if k in self._rows else known
+            self._kind_of[k] = first, number
         return self._kind_of[k]
+
+    def _kinds_by(self, k: int, rows: Float64) -> tuple[Int64, Int64]:
+        """Units whose columns in float64[rows, units] are equal, and sites of the same size."""
+        random = np.random.default_rng(1).integers(1, 1 << 62, len(rows), np.int64).view(np.uint64)
+        bits = np.ascontiguousarray(rows).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = random @ (bits ^ (bits >> np.uint64(31)))  # round numbers differ in their highest bits alone
+        if self._sites(k):
+            mixed += np.array(self._sites(k), np.uint64)
+        _, first, number = np.unique(mixed, return_index=True, return_counts=True)
+        return first.astype(np.int64), number.astype(np.int64)
 
     def _uplink(self, k: int, lane: Lane, kind: int, count: int) -> int:
         key = (k, lane, kind)

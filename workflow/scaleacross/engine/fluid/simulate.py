@@ -51,7 +51,7 @@ def simulate_fluid(
 
 def _run(built: Built, in_line: bool, begun: float, time_limit: float | None) -> tuple[Machine, str]:
     """Run to the end: ok, deadlock or timeout (``time_limit`` seconds after ``begun``)."""
-    machine = make_machine(built.tables, built.waits, in_line)
+    machine = make_machine(built.tables, built.rows.waits, in_line, built.rows.images)
     events = BUDGET if time_limit is not None else 1 << 60
     while time_limit is None or time.monotonic() - begun <= time_limit:
         if run(machine.m, machine.f, events) != PAUSED:
