@@ -134,7 +134,7 @@ def test_without_time_the_gap_is_told(root: Path, tmp_path: Path) -> None:
 class Interrupted(Inline):
     """Stops after a number of simulations."""
 
-    left = 2
+    left = 1
 
     def submit(self, plan: int, method: str, *arguments: Any) -> Any:
         self.left -= method == "simulate"
@@ -151,7 +151,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(root: Path, tmp_path: Pa
     with file.open("a") as stream:
         stream.write('{"provenance": "cut')
     known = _read_known(file)
-    assert 1 <= len(known) <= 2
+    assert len(known) == 1
     again = worker(made, root, tmp_path)
     again.known, calls = known, []
     simulate = again.evaluator

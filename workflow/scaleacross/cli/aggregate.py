@@ -24,6 +24,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ..files import write_atomic
     from ..search.outcomes import with_outcomes
+    from ..search.pacing import paced
     from ..search.table import join, read_rows, write_parquet
     from ..study.outcomes import requirements
     from ..study.provenance import versions
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     content = json.loads(args.study.read_text())
     wanted = requirements(content["study"]["require"], content["tiers"])
-    joined = join(read_csv(args.points), read_rows(args.rows))
+    joined = join(read_csv(args.points), paced(read_rows(args.rows)))
     table = [with_outcomes(row, wanted, content["tiers"]) for row in joined]
     columns = result_columns(content["dimension_columns"], content["tiers"])
     write_csv(args.output, table, columns)

@@ -66,6 +66,8 @@ def _winner(entry: Mapping[str, Any]) -> list[str]:
         f" (MFU {100 * entry['mfu']:.1f} %), {entry['memory_gib']:.1f} GiB of {entry['memory_limit_gib']:.1f} GiB",
     ]
     lines[-1] += f"; {entry['simulator']} simulator, network model {entry['network_model']}"
+    if entry.get("unpaced_time_s"):
+        lines.append(f"    paced like a worse network of the study; {entry['unpaced_time_s']:.3f} s without")
     if _is_about_cost(entry):
         lines.append(
             f"    {entry['tokens_per_usd']:,.0f} tokens per dollar: {entry['usd_per_iteration']:.2f} USD an iteration"

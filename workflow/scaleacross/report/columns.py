@@ -100,6 +100,12 @@ MEASURES = (
         "what is in use for the largest share of the iteration: compute (of the GPU that computes longest), "
         "`<tier> ports` (of GPUs) or `<tier> uplinks` (of the units the tier joins)",
     ),
+    Column(
+        "unpaced_time_s",
+        "s",
+        "own iteration time of a point that is paced like a worse network of the study, on which it takes less time "
+        "(an anomaly of fair sharing; config_id names that network, all other columns are its run); else empty",
+    ),
     Column("simulate_wall_s", "s", "wall-clock time the simulation of this point took"),
     _text("provenance", "hash of everything the row depends on: inputs, package, simulator"),
 )

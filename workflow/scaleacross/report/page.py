@@ -160,6 +160,7 @@ def _comparison(findings: Findings, winner: Row) -> dict[str, Any]:
     ]
     measures: list[tuple[str, list[str]]] = [
         ("iteration time", [seconds(number_of(row, TIME)) for row in points]),
+        *_unpaced(points),
         ("tokens a second", [compact(number_of(row, "tokens_per_s")) for row in points]),
         ("TFLOP/s a GPU", [number(number_of(row, "tflops_per_gpu")) for row in points]),
         ("model FLOPs utilization", [percent(number_of(row, "mfu")) for row in points]),
@@ -179,6 +180,14 @@ def _comparison(findings: Findings, winner: Row) -> dict[str, Any]:
     measures.append(("time over lower bound", [number(number_of(row, "bound_ratio")) for row in points]))
     return {"names": [name for name, _ in columns], "ids": [text_of(row, "point_id") for row in points],
             "design": design, "measures": measures}  # fmt: skip
+
+
+def _unpaced(points: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """The own times of points that are paced like a worse network (``search.pacing``)."""
+    own = [number_of(row, "unpaced_time_s") for row in points]
+    if not any(time > 0 for time in own):
+        return []
+    return [("without pacing", [seconds(time) if time > 0 else "–" for time in own])]
 
 
 def _memory(row: Row) -> str:

@@ -25,8 +25,8 @@ LASTING = frozenset({"ok", "unphysical", "deadlock", "invalid"})
 HARD_LIMIT_FACTOR, HARD_LIMIT_EXTRA = 2.0, 120.0
 # Code that decides a row, by simulator.
 SIMULATOR_CODE = {
-    "embedded": ("engine", "astra", "trace", "validate", "search.evaluate"),
-    "astra-sim": ("engine", "astra", "trace", "search.evaluate"),
+    "embedded": ("engine", "astra", "trace", "validate", "search.evaluate", "search.pacing"),
+    "astra-sim": ("engine", "astra", "trace", "search.evaluate", "search.pacing"),
 }
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Deadlock, InvalidInput, LimitReached, ScaleAcrossError
 from ..study.tables import Row
+from .pacing import NETWORK, network_of
 
 if TYPE_CHECKING:
     from ..engine import TierUse, Workload
@@ -248,6 +249,8 @@ class Embedded:
         if outcome.status != "ok":
             raise _failure(outcome.status, outcome.message)
         columns: Row = {"bound_ratio": outcome.bound_ratio}
+        if self.settings["network_model"] == "scaleacross":
+            columns[NETWORK] = network_of(config, folder)
         columns["compute_s"] = outcome.breakdown["compute"] * 1e-9
         columns.update({f"exposed_{axis}_s": outcome.breakdown[f"exposed_{axis}"] * 1e-9 for axis in AXES})
         columns["idle_s"] = outcome.breakdown["idle"] * 1e-9

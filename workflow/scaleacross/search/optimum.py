@@ -144,6 +144,7 @@ def _describe(row: Row, dimensions: Sequence[str], traces: Path, configs: Path) 
         "point_id": row["point_id"],
         "design": {key: row[key] for key in dimensions if row.get(key) not in (None, "")},
         "simulator": row["simulator"],
+        **({"unpaced_time_s": row["unpaced_time_s"]} if row.get("unpaced_time_s") else {}),
         "network_model": row["network_model"],
         **{key: int(row[key]) if key == "gpus" else row[key] for key in _MEASURES if row.get(key) is not None},
         "traces": str(workload),
