@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from fluid_cases import AR, MIB, TierSpec, byte_rate, one_collective, run, sends, tiered
 from fluid_plans import PLANS, TIERS, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaleacross.engine import simulate
+from scaleacross.engine.fluid.fabric import build_fabric
+from scaleacross.engine.fluid.flows import OUT
+from scaleacross.engine.fluid.resources import Resources
 from scaleacross.engine.use import TierUse
 
 SITES = (
@@ -91,3 +95,19 @@ def test_unknown_where_operators_are_replayed() -> None:
     out = simulate(one_collective(16, AR, MIB), tiered(SITES, replay_only=True))
     assert out.status == "ok"
     assert all(math.isnan(use.cut_bytes) and math.isnan(use.port_busy_max) for use in out.tiers)
+
+
+def test_units_are_one_kind_only_where_every_load_is_equal() -> None:
+    """Loads are round numbers, which differ in few bits: no two units that differ may be taken for alike."""
+    random = np.random.default_rng(3)
+    fabric = build_fabric(tiered((TierSpec("node", (2,), 400, 1000), TierSpec("zone", (4096,), 50, 10_000))).network)
+    everyone = np.zeros(fabric.npus, np.int64)
+    for _ in range(20):
+        resources = Resources(fabric, everyone, np.array([fabric.npus]))
+        rows = random.choice([0.0, 0.5, 1.0, 2.0, 3.0, 4.0], (6, 4096))
+        added = [resources.add_row(1, row) for row in rows]
+        uses = [resources.uplink_uses([(OUT, row, 1.0)]) for row in added]
+        kinds = {r for own in uses for r, _ in own}
+        assert len(kinds) == len({tuple(column) for column in rows.T if column.any()})
+        carried = sum(load * resources.found[r].count for own in uses for r, load in own)
+        assert carried == pytest.approx(rows.sum())
