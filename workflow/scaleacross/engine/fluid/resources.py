@@ -63,6 +63,12 @@ class Resources:
     _kind_of: dict[int, tuple[Int64, Int64]] = field(default_factory=dict)
     _uplinks: dict[tuple[int, Lane, int], int] = field(default_factory=dict)
     _uses: dict[tuple[int, Lane, int], list[Use]] = field(default_factory=dict)
+    _parts: dict[Row, list[tuple[int, int, float]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        levels = range(len(self.fabric.levels))
+        self._port_shares = [port_shares(self.fabric, k) for k in levels]
+        self._uplink_shares = [uplink_shares(self.fabric, k) for k in levels]
 
     def port(self, k: int, lane: Lane, sim: int) -> int:
         """The resource of a port of class ``sim``."""
@@ -71,8 +77,7 @@ class Resources:
         if number is None:
             capacity = self.fabric.port_rate(k, links_in(lane))
             number = self._ports[key] = len(self.found)
-            sharing = port_shares(self.fabric, k)
-            self.found.append(Resource(PORT, k, lane, sim, capacity, int(self.sizes[sim]), sharing))
+            self.found.append(Resource(PORT, k, lane, sim, capacity, int(self.sizes[sim]), self._port_shares[k]))
         return number
 
     def has_uplinks(self, k: int) -> bool:
@@ -127,13 +132,17 @@ class Resources:
     def _row_uses(self, k: int, lane: Lane, row: int) -> list[Use]:
         key = (k, lane, row)
         if key not in self._uses:
-            first, count = self._kinds(k)
-            loads = (self._units(k)[0][row] if row < len(self.sizes) else self._rows[k][row - len(self.sizes)])[first]
-            kinds = np.flatnonzero(loads)
-            self._uses[key] = [
-                (self._uplink(k, lane, int(kind), int(count[kind])), float(loads[kind])) for kind in kinds
-            ]
+            if (k, row) not in self._parts:
+                self._parts[k, row] = self._row_parts(k, row)
+            self._uses[key] = [(self._uplink(k, lane, kind, count), load) for kind, count, load in self._parts[k, row]]
         return self._uses[key]
+
+    def _row_parts(self, k: int, row: int) -> list[tuple[int, int, float]]:
+        """Kinds of units that a row loads: number, how many there are, load of each."""
+        first, count = self._kinds(k)
+        loads = (self._units(k)[0][row] if row < len(self.sizes) else self._rows[k][row - len(self.sizes)])[first]
+        kinds = np.flatnonzero(loads)
+        return list(zip(kinds.tolist(), count[kinds].tolist(), loads[kinds].tolist(), strict=True))
 
     def _units(self, k: int) -> tuple[Float64, Int64, Int64]:
         """What is known of the units of the level below."""
@@ -170,9 +179,8 @@ class Resources:
         key = (k, lane, kind)
         if key not in self._uplinks:
             self._uplinks[key] = len(self.found)
-            sharing = uplink_shares(self.fabric, k)
             capacity = self.fabric.uplink(k, int(self._kinds(k)[0][kind])) * links_in(lane)
-            self.found.append(Resource(UPLINK, k, lane, kind, capacity, count, sharing))
+            self.found.append(Resource(UPLINK, k, lane, kind, capacity, count, self._uplink_shares[k]))
         return self._uplinks[key]
 
 
