@@ -3,13 +3,15 @@
     python benchmarks/bench_fluid.py [--repeat 4]
 
 Points: Llama 3 405B on 16,384 and on 131,072 GPUs (interleaved 1F1B, FSDP, 16 and 32 stages), and 64 stages of about
-2,000 operators. Each in a process of its own; configuration files are read every time, as a sweep does.
+2,000 operators. Each in a process of its own; configuration files are read every time, as a sweep does. Then every
+second plan of the default study on its configurations: the first run works out what is the same on all networks.
 """
 
 from __future__ import annotations
 
 import argparse
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,9 @@ from scaleacross.plan.degrees import Training, parallelism_from
 from scaleacross.plan.placement import place
 from scaleacross.plan.rules import micro_batches
 from scaleacross.schedule import build
+from scaleacross.study.design import design
+from scaleacross.study.schema import load_study
+from scaleacross.study.traces import write_traces
 from scaleacross.trace.plan_files import write_plan
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -68,16 +73,47 @@ def measure(name: str, repeat: int) -> None:
     )
 
 
+def measure_study(repeat: int) -> None:
+    """Print CPU times of points of the default study: of the first run of a plan, and the least of the others."""
+    designed = design(load_study("llama3-405b-2dc", studies=CONFIG / "studies"), CONFIG.parent)
+    first: list[float] = []
+    others: list[float] = []
+    for plan_id in sorted(designed.pairs)[::2]:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            write_traces(folder / "traces", designed.plans[plan_id].content)
+            workload = load_workload(folder / "traces" / "workload")
+            for number, config_id in enumerate(designed.pairs[plan_id]):
+                write_config(folder / config_id, designed.configs[config_id])
+                times = []
+                for _ in range(repeat):
+                    begun = time.process_time()
+                    config = load_config(folder / config_id / "network.yml", folder / config_id / "system.json")
+                    assert simulate(workload, config, model="scaleacross").status == "ok"
+                    times.append(1e3 * (time.process_time() - begun))
+                first += times[:1] if number == 0 else []
+                others.append(min(times[1:]))
+    for name, found in (("first run of a plan", first[1:]), ("other runs", others)):
+        middle, most = statistics.median(found), statistics.quantiles(found, n=10)[-1]
+        print(
+            f"default study, {name}: {len(found)} points, median {middle:.0f} ms, 90 % {most:.0f} ms, "
+            f"longest {max(found):.0f} ms, {sum(time > 50 for time in found)} above 50 ms"
+        )
+
+
 def main() -> None:
     """Every point in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeat", type=int, default=4)
-    parser.add_argument("--point", choices=POINTS)
+    parser.add_argument("--point", choices=[*POINTS, "study"])
     arguments = parser.parse_args()
+    if arguments.point == "study":
+        measure_study(arguments.repeat)
+        return
     if arguments.point:
         measure(arguments.point, arguments.repeat)
         return
-    for name in POINTS:
+    for name in [*POINTS, "study"]:
         subprocess.run([sys.executable, __file__, "--point", name, "--repeat", str(arguments.repeat)], check=True)
 
 

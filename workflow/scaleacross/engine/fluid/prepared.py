@@ -6,8 +6,8 @@ collectives and messages stay the same.
 
 from __future__ import annotations
 
-import math
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..workload import Workload
 from .fabric import Fabric
 from .resources import UnitsKnown
 from .routes import codes
-from .streams import NO_SLOT, comm_axis, slots
+from .streams import NO_SLOT, by_program, comm_axis, different, slots
 
 Int64 = NDArray[np.int64]
 TIMED, COLLECTIVE, SEND, RECEIVE = range(4)
@@ -107,7 +107,7 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
     everyone = np.arange(workload.npus)
     sim_of = workload.sim_of if workload.folded else everyone
     true_of = workload.representative if workload.folded else everyone
-    own_slots = [slots(program, single, config.npus) for program in programs]
+    own_slots = slots(programs, single, config.npus)
     kinds = [_kinds(program, config) for program in programs]
     first_row = np.cumsum([0, *(len(programs[k]) for k in which)])
     first_slot = np.cumsum([0, *(own_slots[k][1] for k in which)])
@@ -129,7 +129,7 @@ def _prepare(workload: Workload, config: Config, fabric: Fabric, single: bool) -
         waits=join([program.waits for program in programs], which),
         child_ptr=np.concatenate([*(programs[k].child_ptr[:-1] + edge for k, _, _, edge in places), edges[-1:]]),
         child=np.concatenate([programs[k].child + row for k, row, _, _ in places]),
-        asked=[_asked(p, kind, own[0], config.npus) for p, kind, own in zip(programs, kinds, own_slots, strict=True)],
+        asked=_asked(programs, kinds, [own for own, _ in own_slots], config.npus),
         channel=channel,
         sends=sends,
         receives=receives,
@@ -163,38 +163,34 @@ def _counts_as(program: Program) -> Int64:
     return np.where(program.axis >= 0, program.axis, np.where(program.axis == COMPUTE_AXIS, COMPUTES, QUIET))
 
 
-def _asked(program: Program, kind: Int64, slot: Int64, npus: int) -> list[Asked]:
-    trace, order = program.trace, program.order
-    result = []
-    rows = np.flatnonzero(kind == COLLECTIVE)
-    if len(rows):
-        result.append(Asked(rows, *different(program.call[rows], comm_axis(program)[rows]), False))
-    rows = np.flatnonzero(kind == SEND)
-    if len(rows):
-        at = order[rows]
+def _asked(programs: Sequence[Program], kinds: Sequence[Int64], slot: Sequence[Int64], npus: int) -> list[list[Asked]]:
+    """Of each program, the different collectives and messages, found for all at once."""
+    asked: list[list[Asked]] = [[] for _ in programs]
+    axes = [comm_axis(program) for program in programs]
+    rows = [np.flatnonzero(kind == COLLECTIVE) for kind in kinds]
+    calls = [[program.call[own], axis[own]] for program, own, axis in zip(programs, rows, axes, strict=True)]
+    _ask(asked, rows, calls, False)
+    rows = [np.flatnonzero(kind == SEND) for kind in kinds]
+    sends = []
+    for program, own, axis, slots_of in zip(programs, rows, axes, slot, strict=True):
+        trace, at = program.trace, program.order[own]
         wrong = np.flatnonzero(trace.comm_dst[at] >= npus)
         if len(wrong):
             clash = f"node {trace.ids[at[wrong[0]]]} sends to rank {trace.comm_dst[at[wrong[0]]]}; there are {npus}"
             raise InvalidInput("E-TRACE-PEER", clash, "use ranks of the network")
-        keys = different(trace.comm_dst[at], trace.comm_size[at], slot[rows], comm_axis(program)[rows])
-        result.append(Asked(rows, *keys, True))
-    return result
+        sends.append([trace.comm_dst[at], trace.comm_size[at], slots_of[own], axis[own]])
+    _ask(asked, rows, sends, True)
+    return asked
 
 
-def different(*columns: Int64) -> tuple[list[tuple[int, ...]], Int64]:
-    """The different rows of some columns in ascending order, and which of them each row is."""
-    if len(columns[0]) == 0:
-        return [], np.zeros(0, np.int64)
-    least = [int(column.min()) for column in columns]
-    spans = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
-    if math.prod(spans) < 1 << 62:  # a row is one number
-        code = np.zeros(len(columns[0]), np.int64)
-        for column, low, span in zip(columns, least, spans, strict=True):
-            code = code * span + (column - low)
-        _, first, number = np.unique(code, return_index=True, return_inverse=True)
-    else:
-        _, first, number = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
-    return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
+def _ask(asked: list[list[Asked]], rows: Sequence[Int64], columns: Sequence[list[Int64]], messages: bool) -> None:
+    """Add the different rows of each program's columns to what it asks for."""
+    keys, which, first = by_program(columns)
+    ends = np.cumsum([len(own) for own in rows])
+    for number, (own, end) in enumerate(zip(rows, ends.tolist(), strict=True)):
+        if len(own):
+            here = [key[1:] for key in keys[first[number] : first[number + 1]]]
+            asked[number].append(Asked(own, here, which[end - len(own) : end] - first[number], messages))
 
 
 def _channels(
@@ -205,9 +201,7 @@ def _channels(
     The n-th send and the n-th receive with the same ends, tag and size belong together. Ends are named by their classes
     and the steps between them, which are the same for every member.
     """
-    keys: list[list[Int64]] = []
-    at: list[Int64] = []
-    sending: list[NDArray[np.bool_]] = []
+    columns: list[list[NDArray[Any]]] = []
     for sim, k in enumerate(workload.program.tolist()):
         program, kind = workload.programs[k], kinds[k]
         own = np.flatnonzero((kind == SEND) | (kind == RECEIVE))
@@ -219,14 +213,11 @@ def _channels(
             clash = f"{workload.files[sim]}: node {node} talks to rank {peer.max()}; there are {len(sim_of)}"
             raise InvalidInput("E-TRACE-PEER", clash, "use ranks of the network")
         rank = np.full(len(own), true_of[sim])
-        source, target = np.where(sends, rank, peer), np.where(sends, peer, rank)
-        steps = codes(fabric, source, target)
-        keys.append([sim_of[source], sim_of[target], steps, trace.comm_tag[order] % TAGS, trace.comm_size[order]])
-        at.append(own + first_row[sim])
-        sending.append(sends)
+        columns.append([own + first_row[sim], rank, peer, trace.comm_tag[order] % TAGS, trace.comm_size[order], sends])
+    at, rank, peer, tag, size, sends = (np.concatenate(column) for column in zip(*columns, strict=True))
+    source, target = np.where(sends, rank, peer), np.where(sends, peer, rank)
+    steps = codes(fabric, source, target)
+    found, number = different(sim_of[source], sim_of[target], steps, tag, size)
     channel = np.full(int(first_row[-1]), -1, np.int64)
-    everywhere, sends = np.concatenate(at), np.concatenate(sending)
-    found, number = different(*(np.concatenate([part[c] for part in keys]) for c in range(5)))
-    channel[everywhere] = number
-    count = len(found) if len(everywhere) else 0
-    return channel, np.bincount(number[sends], minlength=count), np.bincount(number[~sends], minlength=count)
+    channel[at] = number
+    return channel, np.bincount(number[sends], minlength=len(found)), np.bincount(number[~sends], minlength=len(found))

@@ -14,7 +14,8 @@ uses what others leave idle, every stream has the share of each port and uplink 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,19 +70,52 @@ def comm_axis(program: Program) -> Int64:
     return np.where(program.axis >= 0, program.axis, OTHER)
 
 
-def slots(program: Program, single: bool, npus: int) -> tuple[Int64, int]:
-    """Slot of each row within its rank (NO_SLOT for receives and marks), and how many slots the rank has."""
-    slot = np.full(len(program), NO_SLOT, np.int64)
-    slot[program.slot == layout.COMPUTE] = COMPUTE_SLOT
-    slot[program.slot == layout.CPU] = CPU_SLOT
-    rows = np.flatnonzero(program.slot == layout.COMM)
-    if len(rows) == 0:
-        return slot, 2
-    stream = np.zeros(len(rows), np.int64)
-    if not single:
-        axis = comm_axis(program)[rows]
-        peer = np.where(program.kind[rows] == layout.SEND, program.trace.comm_dst[program.order[rows]], npus)
-        stream = axis * (npus + 1) + peer
-    names, number = np.unique(stream, return_inverse=True)
-    slot[rows] = 2 + number
-    return slot, 2 + len(names)
+def slots(programs: Sequence[Program], single: bool, npus: int) -> list[tuple[Int64, int]]:
+    """Of each program, the slot of each row within its rank (NO_SLOT for receives and marks), and their number."""
+    found, rows, streams = [], [], []
+    for program in programs:
+        slot = np.full(len(program), NO_SLOT, np.int64)
+        slot[program.slot == layout.COMPUTE] = COMPUTE_SLOT
+        slot[program.slot == layout.CPU] = CPU_SLOT
+        own = np.flatnonzero(program.slot == layout.COMM)
+        stream = np.zeros(len(own), np.int64)
+        if not single:
+            peer = np.where(program.kind[own] == layout.SEND, program.trace.comm_dst[program.order[own]], npus)
+            stream = comm_axis(program)[own] * (npus + 1) + peer
+        found.append(slot)
+        rows.append(own)
+        streams.append([stream])
+    _, which, first = by_program(streams)
+    ends = np.cumsum([len(own) for own in rows])
+    for number, (slot, own, end) in enumerate(zip(found, rows, ends.tolist(), strict=True)):
+        slot[own] = 2 + which[end - len(own) : end] - first[number]
+    return [(slot, 2 + int(count)) for slot, count in zip(found, np.diff(first), strict=True)]
+
+
+def by_program(columns: Sequence[Sequence[Int64]]) -> tuple[list[tuple[int, ...]], Int64, Int64]:
+    """The different rows of each program's columns.
+
+    Returns:
+        (program, values) in ascending order; which of them each row is, one program after the other; where each
+        program's begin, and the end.
+    """
+    number = np.repeat(np.arange(len(columns)), [len(own[0]) for own in columns])
+    keys, which = different(number, *(np.concatenate(column) for column in zip(*columns, strict=True)))
+    first = np.searchsorted([key[0] for key in keys], np.arange(len(columns) + 1)).astype(np.int64)
+    return keys, which, first
+
+
+def different(*columns: Int64) -> tuple[list[tuple[int, ...]], Int64]:
+    """The different rows of some columns in ascending order, and which of them each row is."""
+    if len(columns[0]) == 0:
+        return [], np.zeros(0, np.int64)
+    least = [int(column.min()) for column in columns]
+    spans = [int(column.max()) - low + 1 for column, low in zip(columns, least, strict=True)]
+    if math.prod(spans) < 1 << 62:  # a row is one number
+        code = np.zeros(len(columns[0]), np.int64)
+        for column, low, span in zip(columns, least, spans, strict=True):
+            code = code * span + (column - low)
+        _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    else:
+        _, first, number = np.unique(np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), number
