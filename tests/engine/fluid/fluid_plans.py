@@ -60,14 +60,17 @@ class Plan:
     placement: Placement
     groups: Mapping[int, tuple[int, ...]]
 
-    def config(self, tiers: Sequence[TierSpec] = TIERS, algorithm: str = "ring", **values: Any) -> Config:
-        """A network of ``tiers`` (their dimensions are those of the plan)."""
+    def tiers(self, tiers: Sequence[TierSpec] = TIERS) -> list[TierSpec]:
+        """Tiers with the plan's dimensions."""
         sizes: dict[str, list[int]] = {}
         for dim in self.placement.dims:
             sizes.setdefault(dim.tier, []).append(dim.size)
-        placed = [replace(tier, dims=tuple(sizes[tier.name])) for tier in tiers]
+        return [replace(tier, dims=tuple(sizes[tier.name])) for tier in tiers]
+
+    def config(self, tiers: Sequence[TierSpec] = TIERS, algorithm: str = "ring", **values: Any) -> Config:
+        """A network of ``tiers`` (their dimensions are those of the plan)."""
         settings = {"local_mem_bandwidth": 3350.0, "peak_perf": 989.0, "roofline_enabled": True, **values}
-        return tiered(placed, algorithm, self.groups, **settings)
+        return tiered(self.tiers(tiers), algorithm, self.groups, **settings)
 
 
 @cache

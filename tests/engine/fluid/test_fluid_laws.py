@@ -16,6 +16,7 @@ from scaleacross.engine.fluid.build import build
 from scaleacross.engine.fluid.layout import FINISH
 from scaleacross.engine.fluid.loop import run as go
 from scaleacross.engine.fluid.machine import make_machine
+from scaleacross.engine.fluid.prepared import _kept
 from scaleacross.engine.settings import Options
 from scaleacross.engine.workload import Workload
 from scaleacross.trace.columns import TraceBuilder
@@ -38,6 +39,33 @@ def test_folded_equals_expanded(name: str, algorithm: str) -> None:
         assert ours.cut_bytes == pytest.approx(theirs.cut_bytes, rel=1e-9)
         assert ours.port_busy == pytest.approx(theirs.port_busy, rel=1e-9)
         assert ours.uplink_busy_max == pytest.approx(theirs.uplink_busy_max, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_networks_one_after_the_other_equal_networks_alone(name: str) -> None:
+    """What is kept of a workload between networks does not tell: other numbers, tiers, streams, classes, compute."""
+    made = plan(name)
+    node, zone, building, campus = made.tiers()
+    joined = (node, replace(zone, dims=zone.dims + building.dims), campus)  # the same dimensions in fewer tiers
+    configs = [
+        made.config(),
+        made.config(slowed(TIERS, "oversubscription", 2, 4.0), "direct"),
+        tiered(joined, "ring", made.groups, local_mem_bandwidth=3350.0, peak_perf=989.0, roofline_enabled=True),
+        made.config(extension={"comm-streams": 1}),
+        made.config(extension={"qos": "by-axis"}),
+        made.config(local_mem_bandwidth=500.0),
+    ]
+    configs.append(replace(configs[0], network=replace(configs[0].network, extension={})))
+    alone = []
+    for config in configs:
+        _kept.clear()
+        alone.append(run(made.folded, config))
+    for number in (*range(7), 3, 0, 6, 1, 0, 5, 2, 4):
+        found = run(made.folded, configs[number])
+        assert found.time_ns == alone[number].time_ns
+        assert found.breakdown == alone[number].breakdown
+        assert found.tiers == alone[number].tiers
+    assert len({outcome.time_ns for outcome in alone}) > 3
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if "flat rings" not in name])
