@@ -28,12 +28,14 @@ name: tiny-2dc
 accelerator: h100-sxm
 tiers:
   - {name: node, size: 4, bandwidth: 400 GiB/s, latency: 2 us}
-  - {name: zone, size: 2, bandwidth: 400 Gbps, latency: {{ zone_latency | default("35 us") }}}
+  - {name: zone, size: 2, bandwidth: 400 Gbps, latency: {{ zone_latency | default("35 us") }},
+     topology: {{ zone_topology | default("Switch") }}}
   - name: campus
     size: 4
     bandwidth: {{ uplink_bandwidth | default("400 Gbps") }}
     latency: {{ uplink_latency | default("150 us") }}
     oversubscription: "{{ oversubscription }}"
+    topology: {{ campus_topology | default("Switch") }}
 """
 ONE_BUILDING = CLUSTER.replace("tiny-2dc", "tiny-one").replace(
     "  - name: campus",
@@ -60,6 +62,8 @@ VALUES: dict[str, list[Any]] = {
     "zone_latency": ["5 us", "35 us"],
     "uplink_bandwidth": ["100 Gbps", "400 Gbps"],
     "uplink_latency": ["75 us", "1 ms"],
+    "zone_topology": ["Switch", "Ring", "FullyConnected"],
+    "campus_topology": ["Switch", "Ring", "FullyConnected"],
 }
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from ..astra.dimensions import SimulatedTier, astra_dimensions, simulated_tiers
 from ..astra.render import write_config
 from ..engine import load_config
+from ..engine.fluid.blocks import lanes
 from ..engine.settings import Config
 from ..errors import Infeasible
 from ..plan.placement import Placement, place
@@ -34,6 +35,7 @@ from .speeds import FREE, Exact, Ideal, Speeds, Unaware
 
 KEPT = 64  # skeletons and orders kept in memory; points of one plan come one after the other
 KEPT_SPEEDS = 2048  # networks with their collectives' times
+MANY_DIMS = 3  # network dimensions that a tier may have, where Rings are compared with other topologies
 MODELS = ("scaleacross", "unaware")  # with bounds of what the network takes
 
 
@@ -62,13 +64,14 @@ class BestOf:
 
 
 def best_tiers(clusters: Iterable[Sequence[SimulatedTier]]) -> list[SimulatedTier]:
-    """Tiers as good as the best of several clusters of the same shape, in every number apart."""
+    """Tiers as good as the best of several clusters of the same sizes, in every number apart."""
     result = []
     for tiers in zip(*clusters, strict=True):
         port = max(tier.bandwidth for tier in tiers)
         uplink = max(tier.bandwidth / tier.oversubscription for tier in tiers)
         latency = min(tier.latency for tier in tiers)
-        result.append(replace(tiers[0], bandwidth=port, latency=latency, oversubscription=max(1.0, port / uplink)))
+        widest = max(tiers, key=lambda tier: lanes(tier.topology, tier.size, MANY_DIMS))
+        result.append(replace(widest, bandwidth=port, latency=latency, oversubscription=max(1.0, port / uplink)))
     return result
 
 

@@ -17,8 +17,9 @@ from functools import cached_property
 from typing import Protocol
 
 from ..astra.dimensions import AstraDim, SimulatedTier
+from ..engine.fluid.blocks import lanes, leading_out
 from ..engine.fluid.fabric import Fabric, build_fabric
-from ..engine.fluid.flows import Transfer, as_one, dimension_transfers, local_costs
+from ..engine.fluid.flows import Transfer, as_one, dimension_transfers, links_in, local_costs
 from ..engine.plan import implementations, world_plan
 from ..engine.settings import Config
 from ..errors import InvalidInput
@@ -95,7 +96,8 @@ class Ideal:
                 share = self._per_member(comm_type, size, group, k)
                 if share > 0:
                     inside = sum(level < k for level in self.level_of)
-                    seconds = share * self.stage_share(k) * tier.oversubscription / tier.bandwidth * ROUNDING
+                    seconds = share * self.stage_share(k) * tier.oversubscription / tier.bandwidth
+                    seconds *= ROUNDING / self._links(k)
                     # a tier of one unit joins nothing: the tier above it has the same units, and the slower counts
                     found[inside] = max(seconds, found.get(inside, 0.0))
         return found
@@ -124,15 +126,31 @@ class Ideal:
         """Bytes/s of a port on the way up to tier k: above the node all tiers share one NIC."""
         return min(tier.bandwidth for tier in self.tiers[1 : k + 1]) if k else self.tiers[0].bandwidth
 
+    def _links(self, k: int) -> int:
+        """Uplinks of a unit below tier k: one of a Switch, else one for each port to peers and one for what goes on."""
+        tier = self.tiers[k]
+        return self._lanes(k) + (tier.topology != "Switch")
+
+    def _lanes(self, k: int) -> int:
+        return lanes(self.tiers[k].topology, self.tiers[k].size, max(1, self.level_of.count(k)))
+
+    @cached_property
+    def _out(self) -> tuple[float, ...]:
+        """Bytes/s that a GPU can send over each tier and all further out."""
+        ports = [tier.bandwidth for tier in self.tiers]
+        own = [self._lanes(k) * port for k, port in enumerate(ports)]
+        topologies = [tier.topology for tier in self.tiers]
+        return tuple(leading_out(ports, own, topologies, k) for k in range(len(ports)))
+
     def _crossing(self, comm_type: int, size: int, group: str, k: int) -> float:
         share = self._per_member(comm_type, size, group, k)
         if share <= 0:
             return 0.0
         tier = self.tiers[k]
         if k == 0:  # a node's ports and the NIC may both carry it
-            return share / (tier.bandwidth + max((other.bandwidth for other in self.tiers[1:]), default=0.0))
-        uplink = tier.bandwidth / (tier.oversubscription * self.stage_share(k))
-        return share / min(self._wire(k), uplink)
+            return share / self._out[0]
+        uplink = self._links(k) * tier.bandwidth / (tier.oversubscription * self.stage_share(k))
+        return share / min(self._out[k], uplink)
 
     def _per_member(self, comm_type: int, size: int, group: str, k: int) -> float:
         """Bytes a member has to bring out of its unit below tier k."""
@@ -195,10 +213,10 @@ class Exact:
         """Nanoseconds of a transfer in which the members of one stage have ports and uplinks to themselves."""
         rate, _ = transfer.port_limit(self._fabric)
         levels = self._fabric.levels
-        for (k, _), load in transfer.uplinks.items():
+        for (k, lane), load in transfer.uplinks.items():
             if self._fabric.tiered and levels[k].unit > 1 and load:
-                share = self.ideal.stage_share(k)
-                rate = min(rate, levels[k].port / (levels[k].oversubscription * share * load))
+                share = self.ideal.stage_share(k) * levels[k].oversubscription
+                rate = min(rate, links_in(lane) * levels[k].port / (share * load))
         return transfer.latency + (transfer.size / rate if transfer.size else 0.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +24,38 @@ def blocks_of(
             counts = np.unique(members // level.unit, return_counts=True)[1]
             inside, outside = int(counts[0]), len(counts) > 1 and len(set(counts.tolist())) == 1
         if outside:
-            found.append((inside, sum(_rates(fabric, k))))
+            found.append((inside, _rate(fabric, k)))
     return tuple(found)
 
 
-def _rates(fabric: Fabric, k: int) -> list[float]:
-    """Rates of a GPU's ports that lead to level ``k`` or further out; tiers above the node share one NIC."""
-    rates = []
-    for j in range(k, len(fabric.levels)):
-        level = fabric.levels[j]
-        lanes = {"Switch": 1, "FullyConnected": level.size - 1, "Ring": 2}[level.topology]
-        rates.append(lanes * level.port)
+def _rate(fabric: Fabric, k: int) -> float:
+    """Rate of a GPU's ports that lead to level ``k`` or further out, bytes per ns."""
+    ports = [level.port for level in fabric.levels]
+    own = [lanes(level.topology, level.size, len(level.dims)) * level.port for level in fabric.levels]
     if not fabric.tiered:
-        return rates
-    first = rates[:1] if k == 0 else []
-    rest = rates[1:] if k == 0 else rates
-    return [*first, *([max(rest)] if rest else [])]
+        return sum(own[k:])
+    return leading_out(ports, own, [level.topology for level in fabric.levels], k)
+
+
+def lanes(topology: str, size: int, dims: int) -> int:
+    """Ports of a GPU into a level: of a Switch one, of FullyConnected one a peer, of a Ring two a dimension."""
+    return {"Switch": 1, "FullyConnected": size - 1, "Ring": 2 * dims}[topology]
+
+
+def leading_out(ports: Sequence[float], own: Sequence[float], topologies: Sequence[str], k: int) -> float:
+    """Rate at which a GPU can send over tier ``k`` and all further out.
+
+    Above the innermost tier what goes further out passes a port of every tier on its way: of a Switch the one that its
+    own traffic takes, too, of others one beside those to peers.
+
+    Args:
+        ports: rate of a port of each tier. own: of all ports to peers of a tier. topologies: of each tier.
+    """
+
+    def rate(tier: int) -> float:
+        beside = ports[tier] if topologies[tier] != "Switch" and tier + 1 < len(ports) else 0.0
+        return own[tier] + beside
+
+    if k == 0:
+        return own[0] + (rate(1) if len(ports) > 1 else 0.0)
+    return min([rate(k), *ports[1:k]])
