@@ -48,6 +48,7 @@ def test_outcomes_are_numeric_columns_of_the_data_dictionary() -> None:
     assert set(MORE_IS_BETTER) <= set(TRADED)
     assert known - {*TRADED, *ALSO_REQUIRED} == {
         "simulate_wall_s",
+        "unpaced_time_s",
         *(column.name.format("<tier>") for column in TIER_COLUMNS),
     }
     assert {column.name.format("node") for column in TIER_COLUMNS if "_gb" in column.name} <= set(all_traffic(["node"]))

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from fluid_cases import TierSpec, run, sends, tiered
+from fluid_cases import TierSpec, byte_rate, run, sends, tiered
 from fluid_plans import DENSE, PLANS, Plan, plan
 from scaleacross.cluster.sharing import turn_arrivals
 from scaleacross.engine.fluid import turns
@@ -136,3 +136,23 @@ def test_nothing_that_crosses_is_an_error() -> None:
     network = tiered([TierSpec("node", (4,), 50, 0), TierSpec("campus", (2,), 50, 5_000)])
     with pytest.raises(InvalidInput, match=r"E-WAN-SHARING.*no message crosses campus"):
         run(sends(8, [(0, 1, 1000)]), sharing(network, ["dp", "pp"], "temporal"))
+
+
+@pytest.mark.parametrize("port", [5.0, 2.0, 1.0, 0.75])
+@pytest.mark.parametrize("how", ["fair", "temporal"])
+def test_turns_leave_through_the_uplinks_of_their_units(how: str, port: float) -> None:
+    """Four replicas of a node send 100 MB each to the other site and as much to the other node of theirs: all of it
+    passes the node's uplink at 1:7, whatever the way between the sites."""
+    net = (
+        TierSpec("node", (4,), 50, 0),
+        TierSpec("zone", (2,), 5, 0, 7.0),
+        TierSpec("campus", (2,), port, 0, 1.5),
+    )
+    size = 100_000_000
+    out = run(
+        sends(16, [(rank, rank + away, size) for rank in range(4) for away in (8, 4)]),
+        sharing(tiered(net), ("dp", "pp", "pp"), how),
+    )
+    assert out.time_ns >= 8 * size / (4 * byte_rate(5) / 7) * (1 - 1e-9)
+    assert out.bound_ratio >= 1 - 1e-9
+    assert out.tiers[1].uplink_busy_max <= 1 + 1e-9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,23 @@ def run(args: argparse.Namespace) -> int:
     from ..files import write_atomic
     from ..search.outcomes import with_outcomes
     from ..search.pacing import paced
-    from ..search.table import join, read_rows, write_parquet
+    from ..search.table import Pair, join, read_rows, write_parquet
     from ..study.outcomes import requirements
     from ..study.provenance import versions
-    from ..study.tables import read_csv, write_csv
+    from ..study.tables import Row, read_csv, write_csv
     from .columns import numeric_columns, result_columns
 
     content = json.loads(args.study.read_text())
     wanted = requirements(content["study"]["require"], content["tiers"])
-    joined = join(read_csv(args.points), paced(read_rows(args.rows)))
-    table = [with_outcomes(row, wanted, content["tiers"]) for row in joined]
+    points, rows = read_csv(args.points), read_rows(args.rows)
+
+    def told(rows: Mapping[Pair, Row]) -> list[Row]:
+        return [with_outcomes(row, wanted, content["tiers"]) for row in join(points, rows)]
+
+    own = told(rows)
+    good = {(row["plan_id"], row["config_id"]) for row in own if row["status"] == "ok"}
+    after = told({**rows, **paced({pair: row for pair, row in rows.items() if pair in good})})
+    table = [row if row["status"] == "ok" else before for before, row in zip(own, after, strict=True)]
     columns = result_columns(content["dimension_columns"], content["tiers"])
     write_csv(args.output, table, columns)
     write_parquet(args.output.with_suffix(".parquet"), table, columns, numeric_columns(columns))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..astra.algorithms.survey import Choice
 
 MOST_TRACED = 512
+MOST_BYTES = 1e18
 
 
 def add_parser(subparsers: Any) -> None:
@@ -39,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     members, size = _members(args.members), parse(args.size, "byte")
     if (args.write is None) != (args.algorithm is None):
         raise InvalidInput("E-COLLECTIVE", "--write and --algorithm go together", "give both or none")
+    if not 1 <= size <= MOST_BYTES:
+        raise InvalidInput("E-COLLECTIVE", f"--size {args.size!r}", f"give 1 byte or more, {MOST_BYTES:.0e} at most")
     print("\n".join(_lines(survey(members, args.type, size), list(members), args.type, args.size)))
     if args.write is not None:
         _write(args, list(members.values()), int(size))

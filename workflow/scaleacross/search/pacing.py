@@ -1,4 +1,5 @@
 """A better network is never slower: a point takes the run of a worse network of its study where that took less time.
+(Where both are ok and meet what the study requires; a search, its certificate and thresholds know times as simulated.)
 
 Fair sharing has anomalies (``docs/network-model.md``): a delay can take transfers out of each other's way, so that the
 same plan takes less time on a network that is worse in some number and better in none. But whoever has the better
@@ -17,11 +18,12 @@ from typing import Any
 from ..engine.settings import Config
 from ..files import short_hash
 from ..study.tables import Row
+from .objective import TIME
 
 NOTICED = 1e-3  # share of the time; what gains less is left as it is
 NETWORK = "network"  # of a row: what :func:`network_of` says, not in results.csv
 FILES = ("system.json", "memory.json", "comm_groups.json")
-Pair = tuple[str, str]
+Pair = tuple[str, str]  # plan, configuration
 
 
 def network_of(config: Config, folder: Path) -> Mapping[str, Any] | None:
@@ -50,7 +52,7 @@ def network_of(config: Config, folder: Path) -> Mapping[str, Any] | None:
 def paced(rows: Mapping[Pair, Row]) -> dict[Pair, Row]:
     """Rows by (plan, configuration), each with the least time that it has on its own network or a worse one."""
     done = dict(rows)
-    able = {pair: row for pair, row in rows.items() if row.get(NETWORK) and row["status"] == "ok"}
+    able = {pair: row for pair, row in rows.items() if row.get(NETWORK) and row["status"] == "ok" and row.get(TIME)}
 
     def kind(pair: Pair) -> tuple[str, str]:
         return pair[0], able[pair][NETWORK]["rest"]
@@ -61,12 +63,12 @@ def paced(rows: Mapping[Pair, Row]) -> dict[Pair, Row]:
 
 
 def _paced(rows: Mapping[Pair, Row], pairs: Iterable[Pair]) -> Iterable[tuple[Pair, Row]]:
-    by_time = sorted(pairs, key=lambda pair: float(rows[pair]["iteration_time_s"]))
+    by_time = sorted(pairs, key=lambda pair: float(rows[pair][TIME]))
     for number, pair in enumerate(by_time):
         row = rows[pair]
-        own = float(row["iteration_time_s"])
+        own = float(row[TIME])
         for other in by_time[:number]:
-            if float(rows[other]["iteration_time_s"]) >= own * (1 - NOTICED):
+            if float(rows[other][TIME]) >= own * (1 - NOTICED):
                 break
             if _worse(rows[other], row):
                 yield pair, {**rows[other], "unpaced_time_s": own}

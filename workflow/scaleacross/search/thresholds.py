@@ -22,7 +22,7 @@ from .whatif import NEVER, Bench, Change, Quantity, Times
 REACH = 8.0  # times a number is made larger or smaller
 FINE = 1.1  # ratio of the values between which a threshold is known
 TIE = 1e-3  # designs this close are taken as equal
-NOISE = 0.005  # a worse network gained more in 17 of 2,080 pairs of random studies (docs/network-model.md)
+NOISE = 0.005  # a worse network gained more in 13 of 5,200 pairs of random studies (docs/network-model.md)
 MEMORY_REACH = 4.0
 MEMORY_POINTS = 48  # designs that need more memory, looked at least need first
 
@@ -38,7 +38,7 @@ class Candidate:
     @property
     def seconds(self) -> float:
         """Its time on the network as it is."""
-        return float(self.row[TIME])
+        return float(self.row.get("unpaced_time_s") or self.row[TIME])
 
 
 @dataclass

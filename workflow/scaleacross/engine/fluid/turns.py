@@ -193,14 +193,17 @@ def _lane(
     ends = tuple(
         servers.setdefault(key, len(servers)) for key in ((sender // unit, 0, base), (receiver // unit, 1, base))
     )
+    found = resources.found
+    inner: dict[int, float] = {}  # each turn's bytes leave through all replicas' units, as ranks of all may send them
+    for number in ordered:
+        for r, load in uses[number]:
+            if found[r].kind == UPLINK and found[r].level != len(fabric.levels) - 1:
+                inner[r] = inner.get(r, 0.0) + load / count
     turns = {}
     for at, number in enumerate(ordered):
         weight = places[at] - (places[at - 1] if at else -1)
-        own = tuple(
-            (r, load / spread_over / (weight if resources.found[r].kind == UPLINK else 1))
-            for r, load in uses[number]
-            if not (resources.found[r].kind == UPLINK and resources.found[r].level == len(fabric.levels) - 1)
-        )
+        ports = [(r, load / spread_over) for r, load in uses[number] if found[r].kind == PORT]
+        own = (*ports, *inner.items())
         turns[number] = Turn(
             before=ordered[at - 1] if at else -1,
             after=ordered[at + 1] if at + 1 < len(ordered) else -1,
