@@ -103,7 +103,7 @@ def draws(draw: st.DrawFn, groups: bool = True, skewed: bool = True) -> Drawn:
     steps = draw(st.lists(_step(npus, len(shape), bool(made)), min_size=1, max_size=6))
     seeds = draw(st.lists(st.integers(0, 3), min_size=npus, max_size=npus)) if skewed else [0] * npus
     chain = draw(st.booleans())
-    traces = [_program(rank, npus, steps, seeds[rank], chain, group_of) for rank in range(npus)]
+    traces = [program(rank, npus, steps, seeds[rank], chain, group_of) for rank in range(npus)]
     return Drawn(traces, config, draw(st.sampled_from([1, 1, 2, 3])), draw(st.sampled_from([False, False, True])))
 
 
@@ -135,9 +135,10 @@ def _step(draw: st.DrawFn, npus: int, dims: int, grouped: bool) -> tuple[Any, ..
     return kind, size, draw(st.integers(1, npus - 1)), draw(st.integers(0, npus - 1))
 
 
-def _program(
+def program(
     rank: int, npus: int, steps: list[tuple[Any, ...]], skew: int, chain: bool, group_of: dict[int, int]
 ) -> Trace:
+    """A rank's trace of steps as :func:`_step` draws them."""
     builder = TraceBuilder(rank)
     last = [builder.compute("start", 1_000_000, 4096, duration_micros=skew)]
     for tag, (kind, *values) in enumerate(steps):

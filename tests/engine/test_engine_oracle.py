@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from cases import NAMES, Drawn, draws, expected, golden, golden_options
+from cases import NAMES, Drawn, draws, expected, golden, golden_options, program
 from hypothesis import HealthCheck, assume, given, settings
 from oracle import Oracle
-from scaleacross.engine import simulate
+from scaleacross.astra.collectives import Implementation
+from scaleacross.astra.config_files import MemoryFile, NetworkFile, SystemFile
+from scaleacross.engine import Config, simulate
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 WITHOUT = ("sharedbus", "mem", "track")
@@ -83,3 +87,16 @@ def test_two_runs_are_equal(case: Drawn) -> None:
         second.bytes_per_dim,
         second.events,
     )
+
+
+@pytest.mark.parametrize("topology", ["Ring", "Switch"])
+@pytest.mark.parametrize("first", [1024, 4096])
+def test_ranks_that_arrive_early_under_rendezvous(topology: str, first: int) -> None:
+    """A message makes two of four ranks late for an all-reduce: composed from parts it would be off."""
+    ring = Implementation("ring")
+    system = SystemFile(implementations=dict.fromkeys((0, 2, 6, 7), (ring, ring)), local_mem_bandwidth=10.0)
+    config = Config(NetworkFile((topology,) * 2, (2, 2), (1.0, 1.0), (500.5, 500.5)), system, MemoryFile(), {})
+    steps: list[tuple[Any, ...]] = [("pair", first, 1, 0), ("world", 0, 1024, (True, True), 0)]
+    case = Drawn([program(rank, 4, steps, 0, True, {}) for rank in range(4)], config, 1, True)
+    for detail in ("auto", "composed", "chunks"):
+        compare(case, "unaware", detail)

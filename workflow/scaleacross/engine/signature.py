@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import Deadlock
+from ..errors import Deadlock, InvalidInput
 from .assemble import Assembly, Orbit, Signature
 from .kernel import layout as L
 from .kernel.loop import BROKEN
@@ -25,7 +25,10 @@ Result = tuple[Int64, Int64, Int64]  # per member: end after the first arrival, 
 
 
 class Composer:
-    """Times collectives, and remembers."""
+    """Times collectives, and remembers.
+
+    Under the rendezvous protocol that is exact only where all members arrive at once; else every rank is needed.
+    """
 
     def __init__(self, config: Config, options: Options) -> None:
         self.config, self.options = config, options
@@ -49,6 +52,9 @@ class Composer:
         robins = self._robins(assembly, orbit, signature)
         place = np.searchsorted(np.array(orbit.sims), assembly.population.sim_of[orbit.who.members])
         first = int(arrival.min())
+        if self.options.rendezvous and (arrival != first).any():
+            clash = "a collective whose ranks arrive at different times under the rendezvous protocol"
+            raise InvalidInput("E-FOLDED", clash, "write every rank's trace with scaleacross expand")
         result = self.time(orbit, signature, (arrival - first)[place], stale[place], robins, place)
         slot = np.empty(len(orbit.sims), np.int64)
         slot[place] = np.arange(len(place))
