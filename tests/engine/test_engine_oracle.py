@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from oracle import Oracle
 from scaleacross.astra.collectives import Implementation
 from scaleacross.astra.config_files import MemoryFile, NetworkFile, SystemFile
 from scaleacross.engine import Config, simulate
+from scaleacross.engine.workload import prepare
+from scaleacross.trace.ranks import RankClass, RankMap
+from scaleacross.trace.workload import Workload as Source
 
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 WITHOUT = ("sharedbus", "mem", "track")
@@ -89,14 +93,33 @@ def test_two_runs_are_equal(case: Drawn) -> None:
     )
 
 
+RING = Implementation("ring")
+SYSTEM = SystemFile(implementations=dict.fromkeys((0, 2, 6, 7), (RING, RING)), local_mem_bandwidth=10.0)
+WORLD: tuple[Any, ...] = ("world", 0, 1024, (True, True), 0)
+
+
+def four(topology: str) -> Config:
+    return Config(NetworkFile((topology,) * 2, (2, 2), (1.0, 1.0), (500.5, 500.5)), SYSTEM, MemoryFile(), {})
+
+
 @pytest.mark.parametrize("topology", ["Ring", "Switch"])
-@pytest.mark.parametrize("first", [1024, 4096])
-def test_ranks_that_arrive_early_under_rendezvous(topology: str, first: int) -> None:
-    """A message makes two of four ranks late for an all-reduce: composed from parts it would be off."""
-    ring = Implementation("ring")
-    system = SystemFile(implementations=dict.fromkeys((0, 2, 6, 7), (ring, ring)), local_mem_bandwidth=10.0)
-    config = Config(NetworkFile((topology,) * 2, (2, 2), (1.0, 1.0), (500.5, 500.5)), system, MemoryFile(), {})
-    steps: list[tuple[Any, ...]] = [("pair", first, 1, 0), ("world", 0, 1024, (True, True), 0)]
-    case = Drawn([program(rank, 4, steps, 0, True, {}) for rank in range(4)], config, 1, True)
+@pytest.mark.parametrize(
+    ("before", "late"), [([("pair", 1024, 1, 0)], 0), ([("pair", 4096, 1, 0)], 0), ([], 11), ([], 40)]
+)
+def test_ranks_that_arrive_early_under_rendezvous(topology: str, before: list[tuple[Any, ...]], late: int) -> None:
+    """A message, or compute, makes two of four ranks late for an all-reduce: composed from parts it would be off."""
+    traces = [program(rank, 4, [*before, WORLD], late if rank < 2 else 0, True, {}) for rank in range(4)]
     for detail in ("auto", "composed", "chunks"):
-        compare(case, "unaware", detail)
+        compare(Drawn(traces, four(topology), 1, True), "unaware", detail)
+
+
+@pytest.mark.parametrize("late", [0, 11])
+def test_a_folded_workload_under_rendezvous_is_exact_or_refused(late: int, tmp_path: Path) -> None:
+    traces = [program(rank, 4, [WORLD], late if rank < 2 else 0, True, {}) for rank in range(4)]
+    classes = (RankClass("a.et", 0, (None, (0,))), RankClass("b.et", 2, (None, (1,))))
+    folded = prepare(Source(tmp_path, RankMap((2, 2), classes), (traces[0], traces[2])))
+    found = simulate(folded, four("Ring"), rendezvous=True)
+    if late:
+        assert found.status == "invalid" and found.message.startswith("E-FOLDED: a collective whose ranks arrive at")
+    else:
+        assert found.finish_cycles.tolist() == Oracle(traces, four("Ring"), False, 1, rendezvous=True).run()

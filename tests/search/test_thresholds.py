@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from scaleacross.report.change import memory_sentences, nearest
 from scaleacross.search.sensitivity import thresholds
-from scaleacross.search.thresholds import NOISE, TIE, less_memory
+from scaleacross.search.thresholds import NOISE, TIE, Candidate, less_memory
 from scaleacross.search.whatif import AllBetter, Bench, Quantity, Times, quantities, unchanged
 from scaleacross.study.points import enumerate_points
 from scaleacross.study.schema import Study
@@ -176,3 +176,10 @@ def test_a_margin_belongs_to_the_design_that_has_it() -> None:
     assert nearest({"network": [item]}).endswith("dp_sharding fsdp wins; order tp-cp-pp-dp by 1.8 % at 45 GB/s.")
     same = {**end, "point_id": "a", "design": wins["design"]}
     assert nearest({"network": [{**item, "at_end": same}]}).endswith("dp_sharding fsdp wins, by 1.8 % at 45 GB/s.")
+
+
+def test_a_paced_row_races_with_its_own_time() -> None:
+    """On changed networks designs are simulated as they are, so on the network as it is, too."""
+    row: dict[str, Any] = {"iteration_time_s": 1.9, "unpaced_time_s": None}
+    assert Candidate({}, row).seconds == 1.9
+    assert Candidate({}, {**row, "unpaced_time_s": 2.0}).seconds == 2.0

@@ -102,7 +102,7 @@ def _simulate(
     check_steps(largest, config.npus, config.network.latency, config.bytes_per_ns, memory)
     aware = model == "aware"
     chunks = aware or detail == "chunks" or needs_chunks(population, config)
-    chunks = chunks or (options.rendezvous and not workload.folded)  # see Composer: who arrives early asks early
+    chunks = chunks or (options.rendezvous and not workload.folded)  # see Composer
     if workload.folded and chunks:
         clash = (
             "a folded workload with what needs every rank: the aware model, a shared bus or memory, custom collectives"

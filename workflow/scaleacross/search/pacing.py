@@ -19,11 +19,11 @@ from ..engine.settings import Config
 from ..files import short_hash
 from ..study.tables import Row
 from .objective import TIME
+from .table import Pair
 
 NOTICED = 1e-3  # share of the time; what gains less is left as it is
 NETWORK = "network"  # of a row: what :func:`network_of` says, not in results.csv
 FILES = ("system.json", "memory.json", "comm_groups.json")
-Pair = tuple[str, str]  # plan, configuration
 
 
 def network_of(config: Config, folder: Path) -> Mapping[str, Any] | None:

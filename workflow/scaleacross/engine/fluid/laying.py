@@ -80,7 +80,7 @@ def lay(jobs: Sequence[Job], resources: Resources, streams: Streams) -> Laid:
         limit, tightest = _limit(flow, used, resources)
         alone.append(flow.latency + flow.size / limit)
         if crowd:
-            limit, tightest = _reserved(flow, limit, used, resources, crowd)
+            limit, tightest = _reserved(flow, used, resources, crowd)
         kept = [use for use in used if shared[use[0]]]
         if kept and flow.size > 0:
             waits.append([_Wait(flow.latency, flow.size, limit, _pacer(flow, tightest, used, resources), kept)])
@@ -143,15 +143,13 @@ def _pacer(flow: Flow, tightest: int, uses: Sequence[Use], resources: Resources)
     return own[0] if own else -1
 
 
-def _reserved(
-    flow: Flow, limit: float, uses: Sequence[Use], resources: Resources, crowd: Sequence[float]
-) -> tuple[float, int]:
+def _reserved(flow: Flow, uses: Sequence[Use], resources: Resources, crowd: Sequence[float]) -> tuple[float, int]:
     """Rate of a flow, and the resource that sets it, while all streams that ever use its resources send.
 
     No other resource is left out here, even if another one limits fair shares first: so no port or uplink that gets
     slower can make this rate higher. Progressive filling never gives a flow less, since nobody in front of it has more.
     """
-    return min([(min(limit, flow.limit), -1), *((resources.found[r].capacity / crowd[r], r) for r, _ in uses)])
+    return min([(flow.limit, -1), *((resources.found[r].capacity / crowd[r], r) for r, _ in uses)])
 
 
 def _crowd(jobs: Sequence[Job], uses: Sequence[Sequence[Use]], resources: Resources) -> list[float]:
